@@ -30,6 +30,10 @@ class Machine:
     """A step of the draft."""
     start_time: float = 0.0
     """The draft's work before the first step of a proposal."""
+    slow_starts: int = 0
+    """The draft's first so many proposals, openings among them, take longer: libraries load, kernels are compiled."""
+    slow_start_time: float = 0.0
+    """By so much."""
     step_row_time: float = 20.0
     """Each further sequence in it."""
     feed_row_time: float = 15.0

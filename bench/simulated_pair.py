@@ -140,6 +140,7 @@ class Simulation:
         self.round_count = 0
         self.on_finish: Callable[[Output], None] = lambda output: None
         self._seed = seed
+        self._slow_starts = machine.slow_starts
         self._random = random.Random(seed)
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._event_count = 0
@@ -247,6 +248,9 @@ class Simulation:
         time = self.machine.step_time + self.machine.step_row_time * (sequences - 1) + self.machine.feed_row_time * rows
         if begins:
             time += self.machine.start_time
+        if (begins or openings) and self._slow_starts:
+            self._slow_starts -= 1
+            time += self.machine.slow_start_time
         self._draft.work(self._noisy(time), lambda: self._end_step(batch, openings))
 
     def _catch_up(self, output: Output) -> int:

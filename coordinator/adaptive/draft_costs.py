@@ -3,7 +3,7 @@
 from collections import deque
 
 from coordinator.adaptive.outcome import RoundOutcome
-from coordinator.adaptive.running_mean import RunningMean, UsualMean
+from coordinator.adaptive.running_mean import MOST_LATE, RunningMean, UsualMean
 from specpair.running_slope import RunningSlope
 
 MEMORY = 64
@@ -22,6 +22,12 @@ class DraftCosts:
     """A proposal of k tokens takes `rest + step * k`."""
 
     def __init__(self) -> None:
+        self.published_step = 0.0
+        """Seconds of a step as the draft measured it at its start; 0 if unknown, or without a model."""
+        self.forget()
+
+    def forget(self) -> None:
+        """Drops all that was measured."""
         self.count = 0
         """Proposals that were measured."""
         self.drafted_share = RunningMean(MEMORY)
@@ -36,8 +42,6 @@ class DraftCosts:
         """Tokens of the latest proposals, one of each other output."""
         self._counted = RunningMean(MEMORY)
         """Share of the proposals that say something of a step."""
-        self.published_step = 0.0
-        """Seconds of a step as the draft measured it at its start; 0 if unknown, or without a model."""
 
     @property
     def rest(self) -> float:
@@ -54,6 +58,13 @@ class DraftCosts:
         self.published_step = step
         if not self.count:
             self._rest.value = rest
+
+    def doubt(self, elapsed: float, drafted: int) -> None:
+        """A proposal of so many tokens took `elapsed`, whatever it had to read first. Anything may be late, but nothing
+        is early: if it took far less than usual, what was measured are stalls. The first calls of a service may be, and
+        where nothing is proposed any more no usual one would follow."""
+        if self.count and 0.0 < MOST_LATE * elapsed < self.rest + self.step * drafted:
+            self.forget()
 
     def add(self, outcome: RoundOutcome, load: int, proposing: int) -> None:
         """Adds a round with a proposal, while `load` outputs ran, of which `proposing` proposed. Their proposals are

@@ -8,6 +8,7 @@ from coordinator.adaptive.load import Contribution
 from coordinator.adaptive.outcome import RoundOutcome
 from coordinator.adaptive.probe_budget import MOST_JOINING, RECENT
 from coordinator.adaptive.probe_price import expected_delay, price, shadow_price
+from coordinator.adaptive.round_times import RoundTimes
 from coordinator.adaptive.survivals import count_above, survivals
 from coordinator.adaptive.verify_budget import ON_MARGIN
 from coordinator.adaptive.worth import best_length_of
@@ -215,8 +216,9 @@ class OutputLength:
         plan = workload.plan()
         length = min(count_above(self.survivals, plan.least), plan.longest)
         if not length:
-            if begins_round and self._may_probe():
-                group.probes.begin(group.round, self._joining)
+            cost = self._probe_price() if begins_round else None
+            if cost is not None:
+                group.probes.begin(group.round, self._joining, cost)
             elif begins_round and not plan.longest:
                 group.idle()
             is_joining = is_due or (
@@ -230,23 +232,29 @@ class OutputLength:
         min_confidence = group.confidence.limit(plan.price) if self._is_greedy else 0.0
         return Decision(length, min_confidence=min_confidence, price=plan.price)
 
-    def _may_probe(self) -> bool:
-        """Whether a probe may change anything, and the budget pays for what it costs all outputs together."""
+    def _probe_price(self) -> float | None:
+        """The tokens that a probe of all that join costs all outputs together. None if there is to be none: it can
+        change nothing, or the budget does not pay for it."""
         group, load, times = self._group, self._workload.load, self._workload.times()
         joining = self._joining
         if self._has_shadows:
             if group.probes.has_begun_lately(group.round):
-                return False
+                return None
             cost = shadow_price(times, load, joining)
         else:
             if group.probes.has_some_out(group.round) and (group.probes.due_count or load.promised_count):
-                return False  # it would be on the same credit; those who wait for the probes cannot come to this
+                return None  # it would be on the same credit; those who wait for the probes cannot come to this
             rows = joining * max(self._tree_tokens, 1)
             cost = price(times, load, joining, late=expected_delay(times, load, joining), rows=rows)
             cost -= joining * self.survivals[0]
-        if not group.probes.affords(cost):
-            return False
-        return best_length_of(times, load.output_count, HOPED, self._longest)[1] >= ON_MARGIN
+        if group.probes.affords(cost) and self._might_pay(times):
+            return cost
+        # The draft may have been slow only while it was measured, and no credit may be enough for what it then costs.
+        is_doubtful = group.probes.is_full(group.count) and self._might_pay(self._workload.times_at_first())
+        return cost if is_doubtful else None
+
+    def _might_pay(self, times: RoundTimes) -> bool:
+        return best_length_of(times, self._workload.load.output_count, HOPED, self._longest)[1] >= ON_MARGIN
 
     @property
     def _joining(self) -> int:

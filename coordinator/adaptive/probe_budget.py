@@ -15,7 +15,7 @@ wait for it through rounds in which proposals might have paid."""
 MOST_FIRST_CREDIT = 8.0
 """All that such outputs bring together: many short ones whose proposals are never judged do not add up."""
 MOST_CREDIT = 3.0
-"""Tokens of each output: also the largest debt."""
+"""Tokens of each output: also the largest debt, but for a probe that was expected to cost more."""
 LEAST_COST = 0.02
 """Least cost of a probe, in tokens: it limits the number of probes even if they seem to cost nothing."""
 RECENT = 4
@@ -42,6 +42,8 @@ class ProbeBudget:
         """The latest in which outputs probe."""
         self._joining = 0
         """Outputs that may still do so."""
+        self._cost = 0.0
+        """What their probes were expected to cost together."""
 
     def endow(self) -> None:
         """Adds what an output brings whose group knows nothing yet."""
@@ -54,9 +56,13 @@ class ProbeBudget:
     def affords(self, cost: float) -> bool:
         return self._credit >= max(cost, LEAST_COST)
 
+    def is_full(self, count: int) -> bool:
+        """Whether rounds of `count` outputs add nothing any more."""
+        return self._credit >= MOST_CREDIT * count
+
     def spend(self, cost: float, count: int = 1) -> None:
         """Pays for a probe of one of `count` outputs. A cost above the credit leaves a debt."""
-        self._credit = max(self._credit - max(cost, LEAST_COST), -MOST_CREDIT * count)
+        self._credit = max(self._credit - max(cost, LEAST_COST), -max(MOST_CREDIT * count, self._cost))
 
     def judge(self, *, succeeded: bool) -> None:
         """Adjusts the share: `succeeded` says whether the probe's token was accepted, or a shadow proposal would have
@@ -76,9 +82,9 @@ class ProbeBudget:
         """Whether too few rounds have gone by since outputs last probed."""
         return self._round >= 0 and number - self._round < SHADOW_ROUNDS
 
-    def begin(self, number: int, joining: int = MOST_JOINING) -> None:
-        """Lets `joining` outputs probe in this round."""
-        self._round, self._joining = number, joining
+    def begin(self, number: int, joining: int = MOST_JOINING, cost: float = 0.0) -> None:
+        """Lets `joining` outputs probe in this round, which is expected to cost so much."""
+        self._round, self._joining, self._cost = number, joining, cost
 
     def join(self, *, is_holder: bool) -> bool:
         """Whether this output probes: rather one whose sequence the draft holds."""

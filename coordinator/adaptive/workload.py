@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from coordinator.adaptive.draft_costs import DraftCosts
 from coordinator.adaptive.load import Load
@@ -101,6 +101,11 @@ class Workload:
             self._times, self._times_key, self._fresh = self._made(), key, self.load.output_count
         return self._times
 
+    def times_at_first(self) -> RoundTimes:
+        """The same as if the draft had not been measured."""
+        times = self.times()
+        return replace(times, draft_rest=times.plain_rest, step=self._first_step(self.load.output_count))
+
     def _made(self) -> RoundTimes:
         plain, level = self.plain, self._level
         draft, costs, slowdown = level.draft, level.costs, self._slowdowns[self.load.level].ratio
@@ -160,6 +165,8 @@ class Workload:
         load = self.load
         level = self._levels[load.level, outcome.ahead is not None] if outcome.asked else self._level
         count, rows = load.output_count, load.row_count
+        if is_probe and outcome.asked:
+            level.draft.doubt(outcome.draft_elapsed, outcome.depth)
         usual_rows = max(rows, count * (1 + outcome.drafted_count))  # a head's trees are not known before
         if not outcome.is_usual or outcome.batch_token_count > ROWS_MARGIN + 2 * usual_rows:
             return

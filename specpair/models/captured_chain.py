@@ -89,9 +89,8 @@ class CapturedChains:
         tensors, draw, step = self._works(row_count, key_count, kind, logits.size(1))
         tensors.fill(chains, logits)
         last_fed = [(chain.holding, chain.position - 1) for chain in chains]
-        self._buffers.fill(HostRows.unfed(last_fed, self._cache, self._buffers.width), row_count)
         step_count = max(chain.count for chain in chains)
-        draw()
+        self._buffers.run(draw, HostRows.unfed(last_fed, self._cache, self._buffers.width), row_count)
         for _ in range(step_count - 1):
             step()
         return tensors.fetch(chains, step_count)
@@ -99,7 +98,7 @@ class CapturedChains:
     def _works(self, row_count: int, key_count: int, kind: ChainKind, width: int) -> tuple[ChainTensors, Work, Work]:
         """The tensors of such chains, the draw from the first logits, and a step."""
         tensors = self._tensors_for(row_count, kind, width)
-        draw = self._work((row_count, None, kind), partial(self._draw, row_count, tensors))
+        draw = self._work((row_count, None, kind), partial(self._first_draw, row_count, tensors))
         step = self._work((row_count, key_count, kind), partial(self._step, row_count, key_count, tensors))
         return tensors, draw, step
 
@@ -117,6 +116,10 @@ class CapturedChains:
             self._buffers.clear(key[0])
             self._captured[key] = self._capture(work)
         return self._captured[key]
+
+    def _first_draw(self, row_count: int, tensors: ChainTensors) -> Tensor:
+        self._buffers.load(row_count)
+        return self._draw(row_count, tensors)
 
     def _step(self, row_count: int, key_count: int, tensors: ChainTensors) -> Tensor:
         tensors.logits.copy_(self._forward(row_count, key_count))

@@ -1,8 +1,8 @@
 """The input of captured passes: the rows of a batch on the host, and the buffers on the device that they fill."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, TypeAlias
 
 import numpy as np
 import torch
@@ -11,7 +11,13 @@ from torch import Tensor
 from specpair.caches.holding import Holding
 from specpair.caches.paged_cache import PagedCache
 from specpair.models.batch import Batch
-from specpair.speculation.arrays import pinned
+
+Copy: TypeAlias = Callable[[Tensor, Tensor], object]
+"""Copies a tensor to which the host writes to one of the device."""
+
+
+def copy_by_torch(source: Tensor, target: Tensor) -> Tensor:
+    return target.copy_(source, non_blocking=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,42 +83,64 @@ class DeviceRows:
 
 
 class RowBuffers:
-    """Tensors that stay in place, used again by every pass."""
+    """Tensors that stay in place, used again by every pass.
 
-    def __init__(self, row_count: int, width: int, cache: PagedCache):
+    The host writes the rows of a pass into memory that the device can read, and the work itself begins by reading them
+    (`load`). So a pass is one call to the device, with nothing before it in its stream.
+    """
+
+    def __init__(self, row_count: int, width: int, cache: PagedCache, copy: Copy = copy_by_torch):
+        """For at most `row_count` rows, and sequences of `width` blocks. `copy` fills tensors of the device."""
         self.width = width
         """Blocks of the longest sequence."""
         self.spare_slot = cache.spare_block * cache.block_size
         self._spare = cache.spare_block
-        self._device = cache.device
-        number_count, table_count = 4 * row_count, -(-row_count * width // 2)
-        # In one piece, so that one copy fills all that a pass needs.
-        self._storage = torch.zeros(number_count + table_count, dtype=torch.int64, device=cache.device)
-        self._numbers = self._storage[:number_count].view(4, row_count)
-        self._tables = self._storage[number_count:].view(torch.int32)[: row_count * width].view(row_count, width)
+        self._copy = copy
+        self._number_count = 4 * row_count
+        size = self._number_count + -(-row_count * width // 2)
+        self._storage = torch.zeros(size, dtype=torch.int64, device=cache.device)
+        self._numbers = self._storage[: self._number_count].view(4, row_count)
+        self._tables = self._storage[self._number_count :].view(torch.int32)[: row_count * width].view(row_count, width)
+        self._staging = torch.zeros(size, dtype=torch.int64, pin_memory=cache.device.type == "cuda")
+        self._filled = self._staging.numpy()
+        self._is_read = torch.cuda.Event() if cache.device.type == "cuda" else None
 
-    def fill(self, rows: HostRows, row_count: int, wanted: Sequence[int] = ()) -> None:
-        """Copies the rows, and padding up to `row_count`; and which rows are `wanted` of what is computed."""
-        count, number_count = len(rows), self._numbers.numel()
-        filled = np.zeros(number_count + -(-row_count * self.width // 2), dtype=np.int64)
-        numbers = filled[:number_count].reshape(4, -1)
+    def run(self, work: Callable[[], Tensor], rows: HostRows, row_count: int, wanted: Sequence[int] = ()) -> Tensor:
+        """What `work`, which loads them, makes of the rows and padding up to `row_count`; which rows are `wanted` of
+        what is computed stays in the buffers."""
+        if self._is_read is not None:
+            self._is_read.synchronize()
+        self._fill(rows, row_count, wanted)
+        output = work()
+        if self._is_read is not None:
+            self._is_read.record()
+        return output
+
+    def _fill(self, rows: HostRows, row_count: int, wanted: Sequence[int]) -> None:
+        count = len(rows)
+        numbers = self._filled[: self._number_count].reshape(4, -1)
         numbers[:3, :count] = rows.numbers
-        numbers[2, count:] = self.spare_slot
+        numbers[:2, count:row_count] = 0
+        numbers[2, count:row_count] = self.spare_slot
         numbers[3, : len(wanted)] = wanted
-        tables = filled[number_count:].view(np.int32)
+        tables = self._filled[self._number_count :].view(np.int32)
         tables[: rows.tables.size] = rows.tables.ravel()
-        tables[rows.tables.size :] = self._spare
-        self._storage[: len(filled)].copy_(pinned(filled, self._device), non_blocking=True)
+        tables[rows.tables.size : row_count * self.width] = self._spare
+
+    def load(self, row_count: int) -> DeviceRows:
+        """The first rows, as the host wrote them. On the device alone."""
+        count = self._number_count + -(-row_count * self.width // 2)
+        self._copy(self._staging[:count], self._storage[:count])
+        return self.first(row_count)
 
     def wanted(self, count: int) -> Tensor:
-        """The first of the rows that were named when the buffers were filled, int64 `[count]`."""
+        """The first of the rows that were named for the last pass, int64 `[count]`."""
         return self._numbers[3, :count]
 
     def clear(self, row_count: int) -> None:
-        """Makes the first rows padding."""
-        self._numbers[:2, :row_count].zero_()
-        self._numbers[2, :row_count].fill_(self.spare_slot)
-        self._tables[:row_count].fill_(self._spare)
+        """Makes the first rows padding, here and on the device."""
+        none = HostRows(numbers=np.zeros((3, 0), dtype=np.int64), tables=np.zeros((0, self.width), dtype=np.int32))
+        self.run(lambda: self.load(row_count).token_ids, none, row_count)
 
     def first(self, row_count: int) -> DeviceRows:
         """The first rows, in place."""

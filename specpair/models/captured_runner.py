@@ -30,7 +30,7 @@ from specpair.models.captured_buckets import DETERMINISTIC_ROWS, ROWS, key_bucke
 from specpair.models.captured_chain import CapturedChains
 from specpair.models.captured_llama import CapturedLlama
 from specpair.models.captured_operations import RowOperationsKind, TorchOperations
-from specpair.models.captured_rows import HostRows, RowBuffers
+from specpair.models.captured_rows import Copy, HostRows, RowBuffers, copy_by_torch
 from specpair.models.chain_miss import ChainMiss
 from specpair.models.chains import Chains
 from specpair.models.graph_miss import GraphMiss
@@ -69,7 +69,7 @@ class CapturedRunner:
         why = availability.refusal(facts.device, facts.dtype, cache.block_size)
         self._attention: RowAttentionKind = Gathering(cache.block_size) if why else PagedKernel(cache.block_size)
         self._network = CapturedLlama(loaded.model, facts, operations(has_kernels=not why))
-        self._buffers = RowBuffers(self._sizes[-1], self._width, cache)
+        self._buffers = RowBuffers(self._sizes[-1], self._width, cache, copying(has_kernels=not why))
         self._capture = capture_for(self.device)
         self._captured: dict[tuple[int, int], Work] = {}
         most = MOST_GATHERED_ALWAYS // self._sizes[-1]
@@ -146,15 +146,14 @@ class CapturedRunner:
         """The logits `[rows, vocabulary]`, which the next pass overwrites; which are `wanted` stays in the buffers."""
         row_count = row_bucket(len(rows), self._sizes)
         work = self._work(row_count, self._keys(int(rows.key_counts.max())))
-        self._buffers.fill(rows, row_count, wanted)
-        return work()[: len(rows)]
+        return self._buffers.run(work, rows, row_count, wanted)[: len(rows)]
 
     def _work(self, row_count: int, key_count: int) -> Work:
         """The captured pass. It runs while it is captured, so the rows are all padding then."""
         bucket = (row_count, key_count if self._attention.is_sized else 0)
         if bucket not in self._captured:
             self._buffers.clear(row_count)
-            self._captured[bucket] = self._capture(partial(self._logits, row_count, key_count))
+            self._captured[bucket] = self._capture(partial(self._loaded_logits, row_count, key_count))
         return self._captured[bucket]
 
     @torch.inference_mode()
@@ -177,17 +176,28 @@ class CapturedRunner:
                 log.warning("proposals are drawn token by token: they cannot be captured: %s", first_line(error))
                 self.chains = None
 
+    def _loaded_logits(self, row_count: int, key_count: int) -> Tensor:
+        self._buffers.load(row_count)
+        return self._logits(row_count, key_count)
+
     def _logits(self, row_count: int, key_count: int) -> Tensor:
+        """Of the rows that are on the device."""
         rows = self._buffers.first(row_count)
         return self._network.forward(rows, self._attention.over(rows, key_count), self._paged)[0]
 
     def _run_with_features(self, rows: HostRows, layers: tuple[int, ...]) -> tuple[Tensor, Tensor]:
         """Logits `[rows, vocabulary]` and features `[layers, rows, hidden]`, in the same shapes but not captured."""
-        row_count = row_bucket(len(rows), self._sizes)
-        self._buffers.fill(rows, row_count)
-        fed = self._buffers.first(row_count)
-        attend = self._attention.over(fed, self._keys(int(rows.key_counts.max())))
-        logits, features = self._network.forward(fed, attend, self._paged, layers)
+        row_count, key_count = row_bucket(len(rows), self._sizes), self._keys(int(rows.key_counts.max()))
+        features: list[Tensor] = []
+
+        def work() -> Tensor:
+            fed = self._buffers.load(row_count)
+            attend = self._attention.over(fed, key_count)
+            logits, states = self._network.forward(fed, attend, self._paged, layers)
+            features.extend(states)
+            return logits
+
+        logits = self._buffers.run(work, rows, row_count)
         return logits[: len(rows)], torch.stack(features)[:, : len(rows)]
 
     def _keys_of_chains(self, row_count: int, key_count: int) -> int | None:
@@ -207,6 +217,15 @@ def until_memory_is_short() -> Iterator[None]:
         if not is_out_of_memory(error):
             raise
         log.warning("not everything could be captured at load: %s", first_line(error))
+
+
+def copying(*, has_kernels: bool) -> Copy:
+    """How passes read what the host wrote."""
+    if not has_kernels:
+        return copy_by_torch
+    from specpair.kernels.copy_kernel import copy  # imports triton
+
+    return copy
 
 
 def operations(*, has_kernels: bool) -> RowOperationsKind:

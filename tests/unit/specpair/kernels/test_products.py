@@ -8,7 +8,7 @@ from torch import Tensor
 pytestmark = pytest.mark.needs("triton")
 
 HALVES = [torch.float16, torch.bfloat16]
-SHAPES = [(1, 64, 48), (1, 2048, 33), (5, 2048, 20), (6, 704, 9), (3, 1536, 70), (8, 4096, 16), (16, 96, 40)]
+SHAPES = [(1, 64, 48), (1, 2048, 33), (5, 2048, 20), (6, 704, 9), (3, 1536, 70), (8, 4096, 16), (7, 96, 40)]
 """Rows, depth and width; also where depth or width is no multiple of a tile's."""
 
 
@@ -48,10 +48,10 @@ def test_a_product_is_the_same_however_it_is_divided(warps: int, tiles: int, par
     """With more steps than are asked for ahead, and with a depth that the warps do not divide evenly."""
     from specpair.kernels.tensor_core_kernel import STEP, Plan, multiply
 
-    x, weight = random(9, 704, dtype=torch.bfloat16), random(50, 704, dtype=torch.bfloat16)
+    x, weight = random(8, 704, dtype=torch.bfloat16), random(50, 704, dtype=torch.bfloat16)
     steps = -(-704 // (STEP * warps * parts))
     found = multiply(x, weight, Plan(warps, steps, 2, tiles, parts))
-    assert found.shape == (parts, 9, 50)
+    assert found.shape == (parts, 8, 50)
     assert_product(found, x, weight)
 
 
@@ -76,7 +76,7 @@ def test_a_row_of_a_product_does_not_depend_on_the_others(dtype: torch.dtype) ->
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize(("rows", "depth"), [(1, 64), (6, 50), (7, 64), (7, 50), (17, 64)])
+@pytest.mark.parametrize(("rows", "depth"), [(1, 64), (6, 50), (7, 64), (7, 50), (9, 64)])
 def test_whatever_no_kernel_takes_is_a_product_of_torch(rows: int, depth: int, dtype: torch.dtype) -> None:
     """More rows, a depth of another multiple, or rows that begin at an odd place."""
     from specpair.kernels.products import multiply, multiply_and_gate

@@ -113,3 +113,12 @@ def of_sequences(
         weights = (torch.einsum("hd,nhd->hn", query[row].float(), key) * 0.3).softmax(-1)
         expected.append(torch.einsum("hn,nhd->hd", weights, value))
     return tables, keys, values, torch.stack(expected)
+
+
+@pytest.mark.parametrize("count", [1, 1024, 3000])
+def test_numbers_are_copied(count: int) -> None:
+    from specpair.kernels.copy_kernel import copy
+
+    source, target = torch.arange(count), torch.full((count + 1,), -1)
+    copy(source, target[:count])
+    assert torch.equal(target[:count], source) and target[count] == -1
