@@ -21,11 +21,17 @@ STEP_BYTES = 1 << 14
 MOST_KEYS_OF_A_STEP = 128
 FEWEST_ROWS = 16
 """Query heads of one key head are padded to so many, the smallest height of a tile of the tensor cores."""
-PROGRAMS = 512
-"""Programs that keep a device busy: about two for each multiprocessor of a large one."""
+PROGRAMS = 1024
+"""Programs that keep a device busy: some for each multiprocessor of a large one, so that each has one step of keys."""
 MOST_PARTS = 16
 MOST_KEYS = 1 << 30
 """More than any row sees."""
+
+
+@triton.jit
+def _blocks_of(table, places, end, BLOCK_SIZE: tl.constexpr):
+    """The blocks that hold the keys at these places before `end`."""
+    return tl.load(table + places // BLOCK_SIZE, mask=places < end, other=0)
 
 
 @triton.jit
@@ -34,6 +40,7 @@ def _over_keys(
     keys,
     values,
     table,
+    blocks,
     start,
     end,
     key_places,
@@ -44,8 +51,8 @@ def _over_keys(
     SIZE: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
 ):
-    """Attention over the keys from `start` to `end`: the largest score of each head, the sum of the exponentials of
-    scores less that, and the values weighted by them."""
+    """Attention over the keys from `start` to `end`, of which the first are in `blocks`: the largest score of each
+    head, the sum of the exponentials of scores less that, and the values weighted by them."""
     PRECISION: tl.constexpr = "ieee" if asked.dtype == tl.float32 else "tf32"
     most = tl.full((asked.shape[0],), float("-inf"), dtype=tl.float32)
     mass = tl.zeros((asked.shape[0],), dtype=tl.float32)
@@ -53,11 +60,11 @@ def _over_keys(
     for first in range(start, end, key_places.shape[0]):
         places = first + key_places
         seen = places < end
-        blocks = tl.load(table + places // BLOCK_SIZE, mask=seen, other=0).to(tl.int64)
-        held = ((blocks * BLOCK_SIZE + places % BLOCK_SIZE) * KEY_HEADS + key_head) * SIZE
+        held = ((blocks.to(tl.int64) * BLOCK_SIZE + places % BLOCK_SIZE) * KEY_HEADS + key_head) * SIZE
         mask = seen[:, None] & (lanes < SIZE)[None, :]
         key = tl.load(keys + held[:, None] + lanes[None, :], mask=mask, other=0.0)
         value = tl.load(values + held[:, None] + lanes[None, :], mask=mask, other=0.0)
+        blocks = _blocks_of(table, places + key_places.shape[0], end, BLOCK_SIZE)
         scores = tl.dot(asked, tl.trans(key), input_precision=PRECISION) * scale
         scores = tl.where(seen[None, :], scores, float("-inf"))
         higher = tl.maximum(most, tl.max(scores, 1))
@@ -99,22 +106,28 @@ def _attend(
     lanes = tl.arange(0, BLOCK)
     has_head = members < HEADS // KEY_HEADS
     heads = row * HEADS + key_head * (HEADS // KEY_HEADS) + members
-    end = tl.load(positions + row) + 1  # no kernel of this pass writes it
-    if OVERLAPS:
-        begin()
+    # No kernel of a pass writes positions and tables.
+    end = tl.load(positions + row) + 1
     first = tl.maximum(end - window, 0)
     share = tl.cdiv(tl.cdiv(end - first, PARTS), BLOCK_SIZE) * BLOCK_SIZE
     part_start = first + part * share
+    part_end = tl.minimum(part_start + share, end)
+    table = tables + row * table_width
+    key_places = tl.arange(0, BLOCK_KEYS)
+    blocks = _blocks_of(table, part_start + key_places, part_end, BLOCK_SIZE)
+    if OVERLAPS:
+        begin()
     mask = has_head[:, None] & (lanes < SIZE)[None, :]
     asked = tl.load(query + heads[:, None] * SIZE + lanes[None, :], mask=mask, other=0.0)
     most, mass, total = _over_keys(
         asked,
         keys,
         values,
-        tables + row * table_width,
+        table,
+        blocks,
         part_start,
-        tl.minimum(part_start + share, end),
-        tl.arange(0, BLOCK_KEYS),
+        part_end,
+        key_places,
         lanes,
         key_head,
         scale,

@@ -233,9 +233,10 @@ MANY_TILES = 1024
 """With so many, a product keeps a large device busy without parts."""
 FEW_PROGRAMS = 512
 """A product of fewer is divided into twice as many parts."""
-MOST_PARTS = 8
 MOST_STEPS = 16
-"""Of a warp of a product with fewer parts."""
+"""Of a warp of a product in parts."""
+DEEP_STEPS = 128
+"""Steps of all warps from which a product is deep: few programs that read far ahead are faster than many parts."""
 
 
 def plan_for(width: int, depth: int, *, is_gated: bool) -> Plan:
@@ -245,9 +246,12 @@ def plan_for(width: int, depth: int, *, is_gated: bool) -> Plan:
     if is_gated or tile_count >= MANY_TILES:
         warps = min(GATED_WARPS if is_gated else WHOLE_WARPS, triton.next_power_of_2(step_count))
         return Plan(warps, triton.cdiv(step_count, warps), AHEAD, 1 + is_gated, 1)
+    if step_count > DEEP_STEPS:
+        parts = triton.cdiv(step_count, 2 * MOST_STEPS * WHOLE_WARPS)
+        return Plan(WHOLE_WARPS, triton.cdiv(step_count, WHOLE_WARPS * parts), 2 * AHEAD, 1, parts)
     warps = min(SPLIT_WARPS, step_count)
     parts = triton.next_power_of_2(triton.cdiv(step_count, warps * MOST_STEPS))
     if parts * tile_count < FEW_PROGRAMS:
         parts *= 2
-    steps = triton.cdiv(step_count, warps * min(parts, MOST_PARTS))
+    steps = triton.cdiv(step_count, warps * parts)
     return Plan(warps, steps, AHEAD, 1, triton.cdiv(step_count, warps * steps))

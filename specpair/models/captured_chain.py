@@ -90,7 +90,8 @@ class CapturedChains:
         tensors.fill(chains, logits)
         last_fed = [(chain.holding, chain.position - 1) for chain in chains]
         step_count = max(chain.count for chain in chains)
-        self._buffers.run(draw, HostRows.unfed(last_fed, self._cache, self._buffers.width), row_count)
+        rows = HostRows.unfed(last_fed, self._cache, self._buffers.width)
+        self._buffers.run(partial(tensors.staging.run, draw), rows, row_count)
         for _ in range(step_count - 1):
             step()
         return tensors.fetch(chains, step_count)
@@ -105,7 +106,7 @@ class CapturedChains:
     def _tensors_for(self, row_count: int, kind: ChainKind, vocab_size: int) -> ChainTensors:
         key = (row_count, kind)
         if key not in self._tensors:
-            self._tensors[key] = ChainTensors(row_count, kind, vocab_size, self._cache.device)
+            self._tensors[key] = ChainTensors(row_count, kind, vocab_size, self._cache.device, self._buffers.copy)
             self._kinds.add(kind)
         return self._tensors[key]
 
@@ -119,6 +120,7 @@ class CapturedChains:
 
     def _first_draw(self, row_count: int, tensors: ChainTensors) -> Tensor:
         self._buffers.load(row_count)
+        tensors.load()
         return self._draw(row_count, tensors)
 
     def _step(self, row_count: int, key_count: int, tensors: ChainTensors) -> Tensor:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Self, TypeAlias
+from typing import Self
 
 import numpy as np
 import torch
@@ -11,13 +11,7 @@ from torch import Tensor
 from specpair.caches.holding import Holding
 from specpair.caches.paged_cache import PagedCache
 from specpair.models.batch import Batch
-
-Copy: TypeAlias = Callable[[Tensor, Tensor], object]
-"""Copies a tensor to which the host writes to one of the device."""
-
-
-def copy_by_torch(source: Tensor, target: Tensor) -> Tensor:
-    return target.copy_(source, non_blocking=True)
+from specpair.models.staging import Copy, Staging, copy_by_torch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,54 +77,39 @@ class DeviceRows:
 
 
 class RowBuffers:
-    """Tensors that stay in place, used again by every pass.
-
-    The host writes the rows of a pass into memory that the device can read, and the work itself begins by reading them
-    (`load`). So a pass is one call to the device, with nothing before it in its stream.
-    """
+    """Tensors that stay in place, used again by every pass."""
 
     def __init__(self, row_count: int, width: int, cache: PagedCache, copy: Copy = copy_by_torch):
-        """For at most `row_count` rows, and sequences of `width` blocks. `copy` fills tensors of the device."""
+        """For at most `row_count` rows, and sequences of `width` blocks."""
         self.width = width
         """Blocks of the longest sequence."""
+        self.copy = copy
+        """How work reads what the host has written."""
         self.spare_slot = cache.spare_block * cache.block_size
         self._spare = cache.spare_block
-        self._copy = copy
         self._number_count = 4 * row_count
-        size = self._number_count + -(-row_count * width // 2)
-        self._storage = torch.zeros(size, dtype=torch.int64, device=cache.device)
-        self._numbers = self._storage[: self._number_count].view(4, row_count)
-        self._tables = self._storage[self._number_count :].view(torch.int32)[: row_count * width].view(row_count, width)
-        self._staging = torch.zeros(size, dtype=torch.int64, pin_memory=cache.device.type == "cuda")
-        self._filled = self._staging.numpy()
-        self._is_read = torch.cuda.Event() if cache.device.type == "cuda" else None
+        self._staging = Staging(self._number_count + -(-row_count * width // 2), cache.device, copy)
+        numbers, tables = self._staging.on_device.split([self._number_count, -(-row_count * width // 2)])
+        self._numbers = numbers.view(4, row_count)
+        self._tables = tables.view(torch.int32)[: row_count * width].view(row_count, width)
 
     def run(self, work: Callable[[], Tensor], rows: HostRows, row_count: int, wanted: Sequence[int] = ()) -> Tensor:
-        """What `work`, which loads them, makes of the rows and padding up to `row_count`; which rows are `wanted` of
+        """What `work`, which loads them, makes of the rows and of padding up to `row_count`; which rows are `wanted` of
         what is computed stays in the buffers."""
-        if self._is_read is not None:
-            self._is_read.synchronize()
-        self._fill(rows, row_count, wanted)
-        output = work()
-        if self._is_read is not None:
-            self._is_read.record()
-        return output
-
-    def _fill(self, rows: HostRows, row_count: int, wanted: Sequence[int]) -> None:
-        count = len(rows)
-        numbers = self._filled[: self._number_count].reshape(4, -1)
+        filled = self._staging.writable()
+        count, numbers = len(rows), filled[: self._number_count].reshape(4, -1)
         numbers[:3, :count] = rows.numbers
         numbers[:2, count:row_count] = 0
         numbers[2, count:row_count] = self.spare_slot
         numbers[3, : len(wanted)] = wanted
-        tables = self._filled[self._number_count :].view(np.int32)
+        tables = filled[self._number_count :].view(np.int32)
         tables[: rows.tables.size] = rows.tables.ravel()
         tables[rows.tables.size : row_count * self.width] = self._spare
+        return self._staging.run(work)
 
     def load(self, row_count: int) -> DeviceRows:
         """The first rows, as the host wrote them. On the device alone."""
-        count = self._number_count + -(-row_count * self.width // 2)
-        self._copy(self._staging[:count], self._storage[:count])
+        self._staging.load(self._number_count + -(-row_count * self.width // 2))
         return self.first(row_count)
 
     def wanted(self, count: int) -> Tensor:

@@ -30,13 +30,14 @@ from specpair.models.captured_buckets import DETERMINISTIC_ROWS, ROWS, key_bucke
 from specpair.models.captured_chain import CapturedChains
 from specpair.models.captured_llama import CapturedLlama
 from specpair.models.captured_operations import RowOperationsKind, TorchOperations
-from specpair.models.captured_rows import Copy, HostRows, RowBuffers, copy_by_torch
+from specpair.models.captured_rows import HostRows, RowBuffers
 from specpair.models.chain_miss import ChainMiss
 from specpair.models.chains import Chains
 from specpair.models.graph_miss import GraphMiss
 from specpair.models.loading import LoadedModel
 from specpair.models.plain_runner import PlainRunner
 from specpair.models.refusals import first_line
+from specpair.models.staging import Copy, copy_by_torch
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from specpair.models.chain_row import ChainKind, ChainRow, DrawnChain
-from specpair.speculation.arrays import pinned
+from specpair.models.staging import Copy, Staging, copy_by_torch
 from specpair.speculation.count_row import TOTAL, CountRow
 from specpair.speculation.device_counts import count_row_of
 from specpair.speculation.device_randomness import as_signed
@@ -25,21 +25,26 @@ class ChainTensors:
 
     is_fixed = True
 
-    def __init__(self, row_count: int, kind: ChainKind, vocab_size: int, device: torch.device):
+    def __init__(
+        self, row_count: int, kind: ChainKind, vocab_size: int, device: torch.device, copy: Copy = copy_by_torch
+    ):
         self.kind = kind
         self._support = min(MAX_SUPPORT, vocab_size) if kind.draws else 0
-        self._floats = torch.ones(3, row_count, device=device)
-        self._numbers = torch.zeros(5, row_count, dtype=torch.int64, device=device)
-        self._bits = torch.zeros(MOST_STEPS, row_count, dtype=torch.int64, device=device)
-        self.temperature, self.top_p, self.min_p = self._floats
-        self.top_k, self.seeds, self.counts, self._vocab_sizes, coupled = self._numbers
-        self._coupled = coupled
-        self.step = torch.zeros(1, dtype=torch.int64, device=device)
+        self._row_count, self._vocab_size = row_count, vocab_size
+        self._sizes = [1, 5 * row_count, MOST_STEPS * row_count, 2 * row_count]
+        """Of the step, whole numbers, random bits and, of half as many bytes, fractions."""
+        self.staging = Staging(sum(self._sizes), device, copy)
+        self.step, numbers, bits, fractions = self.staging.on_device.split(self._sizes)
+        floats = fractions.view(torch.float32)[: 3 * row_count].view(3, row_count)
+        self.temperature, self.top_p, self.min_p = floats
+        self.top_k, self.seeds, self.counts, self._vocab_sizes, self._coupled = numbers.view(5, row_count)
+        self._bits = bits.view(MOST_STEPS, row_count)
         self.logits = torch.zeros(row_count, vocab_size, device=device)
         width = _FIRST_COUNT + 2 * self._support
         self.records = torch.zeros(MOST_STEPS, row_count, width, dtype=torch.int32, device=device)
         """Token, whether its row was finite, its share as bits, then the ids and counts, of each step and row."""
         self._ids = torch.arange(vocab_size, device=device)
+        self.clear()
 
     @property
     def use(self) -> SamplingUse:
@@ -51,32 +56,41 @@ class ChainTensors:
         return self._coupled > 0
 
     def clear(self) -> None:
-        """Makes all rows padding, which feeds nothing."""
-        self._numbers.zero_()
-        self._numbers[3] = len(self._ids)
-        self.step.zero_()
+        """Makes all rows padding, which feeds nothing, here and on the device."""
+        self._write(())
+        self.staging.run(self.load)
 
     def fill(self, chains: Sequence[ChainRow], logits: Tensor) -> None:
-        """Takes the chains and their first logits `[chains, vocabulary]`. No copy waits for the device."""
+        """Takes the chains and their first logits `[chains, vocabulary]`. Work that loads them must follow."""
+        self._write(chains)
+        self.logits[: len(chains)].copy_(logits)
+
+    def _write(self, chains: Sequence[ChainRow]) -> None:
         count = len(chains)
-        self.clear()
-        floats = [(row.sampling.temperature, row.sampling.top_p, row.sampling.min_p) for row in chains]
-        self._put(self._floats, np.array(floats, dtype=np.float32).T)
-        numbers = [(min(r.sampling.top_k, len(self._ids)), r.count, r.vocab_size, r.is_coupled) for r in chains]
-        top_k, counts, vocab_sizes, coupled = np.array(numbers, dtype=np.int64).T
-        seeds = as_signed([row.sampling.seed for row in chains])
-        filled = np.stack([top_k, seeds, counts, vocab_sizes, coupled])
-        self._put(self._numbers, filled)
-        bits = np.zeros((MOST_STEPS, count), dtype=np.int64)
+        filled = self.staging.writable()
+        filled[:] = 0
+        _, numbers, bits, fractions = np.split(filled, np.cumsum(self._sizes)[:-1])
+        numbers, bits = numbers.reshape(5, -1), bits.reshape(MOST_STEPS, -1)
+        floats = fractions.view(np.float32)[: 3 * self._row_count].reshape(3, -1)
+        floats[:], numbers[3] = 1.0, self._vocab_size
+        if chains:
+            floats[:, :count] = [
+                [getattr(row.sampling, name) for row in chains] for name in ("temperature", "top_p", "min_p")
+            ]
+            numbers[0, :count] = [min(row.sampling.top_k, self._vocab_size) for row in chains]
+            numbers[1, :count] = as_signed([row.sampling.seed for row in chains])
+            numbers[2:, :count] = [
+                [row.count for row in chains],
+                [row.vocab_size for row in chains],
+                [row.is_coupled for row in chains],
+            ]
         for place, row in enumerate(chains):
             bits[: len(row.bits), place] = row.bits
-        self._put(self._bits, bits)
-        self.logits[:count].copy_(logits)
 
-    def _put(self, tensor: Tensor, columns: np.ndarray) -> None:
-        """Copies to the first columns, without waiting."""
-        source = pinned(np.ascontiguousarray(columns), tensor.device)
-        tensor[:, : source.size(1)].copy_(source, non_blocking=True)
+    def load(self) -> Tensor:
+        """Reads what the host wrote, and begins with the first step. On the device alone."""
+        self.staging.load(sum(self._sizes))
+        return self.step
 
     def masked_logits(self) -> Tensor:
         """`[rows, vocabulary]` without the ids that may not be drawn."""
