@@ -29,6 +29,14 @@ MOST_KEYS = 1 << 30
 
 
 @triton.jit
+def _part_of(first, end, part, PARTS: tl.constexpr, BLOCK_SIZE: tl.constexpr):
+    """Where a part of the keys from `first` to `end` starts and ends."""
+    share = tl.cdiv(tl.cdiv(end - first, PARTS), BLOCK_SIZE) * BLOCK_SIZE
+    start = first + part * share
+    return start, tl.minimum(start + share, end)
+
+
+@triton.jit
 def _blocks_of(table, places, end, BLOCK_SIZE: tl.constexpr):
     """The blocks that hold the keys at these places before `end`."""
     return tl.load(table + places // BLOCK_SIZE, mask=places < end, other=0)
@@ -108,10 +116,7 @@ def _attend(
     heads = row * HEADS + key_head * (HEADS // KEY_HEADS) + members
     # No kernel of a pass writes positions and tables.
     end = tl.load(positions + row) + 1
-    first = tl.maximum(end - window, 0)
-    share = tl.cdiv(tl.cdiv(end - first, PARTS), BLOCK_SIZE) * BLOCK_SIZE
-    part_start = first + part * share
-    part_end = tl.minimum(part_start + share, end)
+    part_start, part_end = _part_of(tl.maximum(end - window, 0), end, part, PARTS, BLOCK_SIZE)
     table = tables + row * table_width
     key_places = tl.arange(0, BLOCK_KEYS)
     blocks = _blocks_of(table, part_start + key_places, part_end, BLOCK_SIZE)

@@ -107,3 +107,19 @@ def test_where_few_count_they_are_still_compared_with_their_neighbours() -> None
         for asked in (longest, *[2] * 15):
             costs.add(made._replace(asked=asked, drafted_count=asked, accepted_count=0), load=16, proposing=16)
     assert costs.step > 2.0
+
+
+def test_what_was_measured_is_forgotten_when_a_proposal_is_far_quicker() -> None:
+    """Anything may be late, nothing is early: then what was measured were stalls. What was published stays."""
+    costs = DraftCosts()
+    costs.assume(rest=5.0, step=3.0)
+    for _ in range(2):
+        costs.add(proposing_round(1, 20.0, step=3.0)._replace(draft_elapsed=400.0), load=1, proposing=1)
+    costs.doubt(110.0, 1)
+    assert costs.count == 2, "not so much quicker"
+    costs.doubt(0.0, 1)
+    assert costs.count == 2, "what was prepared was not waited for"
+    costs.doubt(90.0, 1)
+    assert costs.count == 0
+    costs.assume(rest=5.0, step=3.0)
+    assert (costs.rest, costs.step) == (5.0, 3.0)

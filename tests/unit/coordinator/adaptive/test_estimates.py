@@ -7,7 +7,14 @@ import pytest
 from bench.simulated_pair import SimulatedRound
 from coordinator.adaptive.acceptance import GroupAcceptance, OutputAcceptance, count
 from coordinator.adaptive.controller import LengthController
-from coordinator.adaptive.probe_budget import FIRST_CREDIT, LEAST_SHARE, MOST_JOINING, MOST_SHARE, ProbeBudget
+from coordinator.adaptive.probe_budget import (
+    FIRST_CREDIT,
+    LEAST_SHARE,
+    MOST_CREDIT,
+    MOST_JOINING,
+    MOST_SHARE,
+    ProbeBudget,
+)
 from coordinator.adaptive.round_costs import RoundCosts
 from coordinator.adaptive.running_mean import RunningMean
 from coordinator.adaptive.slowdown import Slowdown
@@ -207,6 +214,26 @@ def test_a_probe_waits_until_plain_rounds_have_paid_for_it() -> None:
     for _ in range(round(0.6 / MOST_SHARE)):
         budget.earn()
     assert not budget.affords(0.0), "what was lost has to be made up for first"
+
+
+def test_a_probe_that_no_credit_pays_for_is_paid_for_afterwards() -> None:
+    """One that was expected to cost much, and did. One that was only late leaves the usual debt."""
+    for expected, debt in ((10.0, 7.0), (0.5, MOST_CREDIT)):
+        budget = ProbeBudget()
+        for _ in range(round(MOST_CREDIT / MOST_SHARE) - 1):
+            budget.earn()
+        assert not budget.is_full(1)
+        for _ in range(2):
+            budget.earn()
+        assert budget.is_full(1) and not budget.affords(10.0)
+        budget.begin(1, 1, expected)
+        budget.spend(10.0)
+        for _ in range(round(debt / MOST_SHARE)):
+            budget.earn()
+        assert not budget.affords(0.0)
+        for _ in range(5):
+            budget.earn()
+        assert budget.affords(0.0)
 
 
 def test_probes_that_fail_are_paid_less() -> None:

@@ -136,7 +136,7 @@ def test_an_output_that_begins_badly_proposes_again() -> None:
     assert sum(length == 0 for length in ends) < 0.05 * len(ends)
 
 
-@pytest.mark.parametrize("slow_starts", [2, 3, 8])
+@pytest.mark.parametrize("slow_starts", [2, 3])
 def test_a_draft_that_was_slow_at_first_is_tried_again(slow_starts: int) -> None:
     """Its first calls took twenty rounds. No credit pays for that, so without doubt it would never be asked again."""
     machine = Machine(pass_time=1500.0, row_time=10.0, step_time=80.0, start_time=900.0, call_time=500.0)
@@ -146,8 +146,10 @@ def test_a_draft_that_was_slow_at_first_is_tried_again(slow_starts: int) -> None
     assert rate_of(machine, text, 1, adaptive) >= 1.5 * rate_of(machine, text, 1, fixed(0))
 
 
-def test_a_draft_that_is_slow_costs_next_to_nothing() -> None:
-    """Its proposals take ten rounds; what it published says one."""
-    machine = Machine(pass_time=1500.0, row_time=10.0, step_time=80.0, start_time=15_000.0, call_time=500.0)
+@pytest.mark.parametrize("load", [1, 4, 16])
+@pytest.mark.parametrize("start_time", [5_000.0, 15_000.0, 60_000.0])
+def test_a_draft_that_is_always_slow_costs_next_to_nothing(start_time: float, load: int) -> None:
+    """Its proposals take 3 to 30 rounds, and its tokens are nearly all accepted. By what it published they take one."""
+    machine = Machine(pass_time=1500.0, row_time=10.0, step_time=80.0, start_time=start_time, call_time=500.0)
     text = Text(rates=same(0.9), prompt=128)
-    assert rate_of(machine, text, 1, adaptive) >= 0.97 * rate_of(machine, text, 1, fixed(0))
+    assert rate_of(machine, text, load, adaptive) >= 0.97 * rate_of(machine, text, load, fixed(0))
