@@ -51,7 +51,6 @@ def _over_keys(
     blocks,
     start,
     end,
-    key_places,
     lanes,
     key_head,
     scale,
@@ -61,6 +60,7 @@ def _over_keys(
 ):
     """Attention over the keys from `start` to `end`, of which the first are in `blocks`: the largest score of each
     head, the sum of the exponentials of scores less that, and the values weighted by them."""
+    key_places = tl.arange(0, blocks.shape[0])
     PRECISION: tl.constexpr = "ieee" if asked.dtype == tl.float32 else "tf32"
     most = tl.full((asked.shape[0],), float("-inf"), dtype=tl.float32)
     mass = tl.zeros((asked.shape[0],), dtype=tl.float32)
@@ -118,27 +118,13 @@ def _attend(
     end = tl.load(positions + row) + 1
     part_start, part_end = _part_of(tl.maximum(end - window, 0), end, part, PARTS, BLOCK_SIZE)
     table = tables + row * table_width
-    key_places = tl.arange(0, BLOCK_KEYS)
-    blocks = _blocks_of(table, part_start + key_places, part_end, BLOCK_SIZE)
+    blocks = _blocks_of(table, part_start + tl.arange(0, BLOCK_KEYS), part_end, BLOCK_SIZE)
     if OVERLAPS:
         begin()
     mask = has_head[:, None] & (lanes < SIZE)[None, :]
     asked = tl.load(query + heads[:, None] * SIZE + lanes[None, :], mask=mask, other=0.0)
     most, mass, total = _over_keys(
-        asked,
-        keys,
-        values,
-        table,
-        blocks,
-        part_start,
-        part_end,
-        key_places,
-        lanes,
-        key_head,
-        scale,
-        KEY_HEADS,
-        SIZE,
-        BLOCK_SIZE,
+        asked, keys, values, table, blocks, part_start, part_end, lanes, key_head, scale, KEY_HEADS, SIZE, BLOCK_SIZE
     )
     is_empty = mass == 0
     total = total / tl.where(is_empty, 1.0, mass)[:, None]
