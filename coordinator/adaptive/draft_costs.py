@@ -13,6 +13,8 @@ STEP_MEMORY = 512
 length from the ones before."""
 STEP_WEIGHT = 1.0 / 128
 """The weight of a step's time as its prior: a mean squared deviation of lengths."""
+SETTLED = 16
+"""Proposals after which what was forgotten does not come back."""
 NEIGHBOURS = 2
 """Proposals of each output with which one is compared to learn what a step takes: few, because the machine's speed
 changes, and blocks are shorter where it has just been slow."""
@@ -24,14 +26,16 @@ class DraftCosts:
     def __init__(self) -> None:
         self.published_step = 0.0
         """Seconds of a step as the draft measured it at its start; 0 if unknown, or without a model."""
-        self.forget()
-
-    def forget(self) -> None:
-        """Drops all that was measured."""
-        self.count = 0
-        """Proposals that were measured."""
         self.drafted_share = RunningMean(MEMORY)
         """Tokens that the draft proposed, of those that it was asked for."""
+        self._forgotten_rest = 0.0
+        """What was forgotten last, until some proposals have shown that it is not true any more."""
+        self._forget()
+
+    def _forget(self) -> None:
+        """Drops all times that were measured."""
+        self.count = 0
+        """Proposals that were measured."""
         self._rest = UsualMean(MEMORY)
         self._step = UsualMean(MEMORY)
         """The draft's computation for each of its tokens, the start of a call included."""
@@ -64,7 +68,9 @@ class DraftCosts:
         is early: if it took far less than usual, what was measured are stalls. The first calls of a service may be, and
         where nothing is proposed any more no usual one would follow."""
         if self.count and 0.0 < MOST_LATE * elapsed < self.rest + self.step * drafted:
-            self.forget()
+            forgotten = self.rest
+            self._forget()
+            self._forgotten_rest = forgotten
 
     def add(self, outcome: RoundOutcome, load: int, proposing: int) -> None:
         """Adds a round with a proposal, while `load` outputs ran, of which `proposing` proposed. Their proposals are
@@ -85,4 +91,14 @@ class DraftCosts:
         self._lengths.append(drafted)
         while len(self._lengths) >= max(proposing, 1):
             self._lengths.popleft()
-        self._rest.add_usual(max(outcome.draft_elapsed - self.step * drafted, 0.0))
+        self._add_rest(max(outcome.draft_elapsed - self.step * drafted, 0.0))
+
+    def _add_rest(self, rest: float) -> None:
+        """Of a draft that is slow at times, it is the slow calls that count."""
+        if self._forgotten_rest and self.count > 1 and rest > MOST_LATE * self._rest.value:
+            self._rest = UsualMean(MEMORY)
+            self._rest.add_usual(self._forgotten_rest)
+            self._forgotten_rest = 0.0
+        elif self.count > SETTLED:
+            self._forgotten_rest = 0.0
+        self._rest.add_usual(rest)

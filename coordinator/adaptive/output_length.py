@@ -216,10 +216,7 @@ class OutputLength:
         plan = workload.plan()
         length = min(count_above(self.survivals, plan.least), plan.longest)
         if not length:
-            cost = self._probe_price() if begins_round else None
-            if cost is not None:
-                group.probes.begin(group.round, self._joining, cost)
-            elif begins_round and not plan.longest:
+            if begins_round and not self._may_probe() and not plan.longest:
                 group.idle()
             is_joining = is_due or (
                 group.probes.has_begun(group.round) and group.probes.join(is_holder=self._is_holder)
@@ -232,26 +229,43 @@ class OutputLength:
         min_confidence = group.confidence.limit(plan.price) if self._is_greedy else 0.0
         return Decision(length, min_confidence=min_confidence, price=plan.price)
 
-    def _probe_price(self) -> float | None:
-        """The tokens that a probe of all that join costs all outputs together. None if there is to be none: it can
-        change nothing, or the budget does not pay for it."""
+    def _may_probe(self) -> bool:
+        """Whether a probe may change anything, and the budget pays for what it costs all outputs together; it is then
+        begun."""
         group, load, times = self._group, self._workload.load, self._workload.times()
-        joining = self._joining
+        probes, joining = group.probes, self._joining
         if self._has_shadows:
-            if group.probes.has_begun_lately(group.round):
-                return None
+            if probes.has_begun_lately(group.round):
+                return False
             cost = shadow_price(times, load, joining)
         else:
-            if group.probes.has_some_out(group.round) and (group.probes.due_count or load.promised_count):
-                return None  # it would be on the same credit; those who wait for the probes cannot come to this
-            rows = joining * max(self._tree_tokens, 1)
-            cost = price(times, load, joining, late=expected_delay(times, load, joining), rows=rows)
-            cost -= joining * self.survivals[0]
-        if group.probes.affords(cost) and self._might_pay(times):
-            return cost
-        # The draft may have been slow only while it was measured, and no credit may be enough for what it then costs.
-        is_doubtful = group.probes.is_full(group.count) and self._might_pay(self._workload.times_at_first())
-        return cost if is_doubtful else None
+            if probes.has_some_out(group.round) and (probes.due_count or load.promised_count):
+                return False  # it would be on the same credit; those who wait for the probes cannot come to this
+            cost = self._cost_of_probes(joining)
+        might_pay = self._might_pay(times)
+        if might_pay and probes.affords(cost):
+            probes.begin(group.round, joining)
+            return True
+        is_hopeless = not might_pay or probes.is_beyond(cost, group.count)
+        return is_hopeless and not self._has_shadows and self._may_doubt()
+
+    def _may_doubt(self) -> bool:
+        """Whether one output probes though that seems to be too dear, as the draft may have been slow only while it was
+        measured; it is then begun. Nothing else would show that it no longer is."""
+        group, workload = self._group, self._workload
+        if group.probes.out_count or not self._might_pay(workload.times_as_published()):
+            return False
+        if not group.probes.has_saved(self._cost_of_probes(1)):
+            return False
+        group.probes.begin(group.round, 1, workload.times().draft(1))
+        return True
+
+    def _cost_of_probes(self, joining: int) -> float:
+        """Tokens that they are expected to cost all outputs."""
+        load, times = self._workload.load, self._workload.times()
+        rows = joining * max(self._tree_tokens, 1)
+        late = expected_delay(times, load, joining)
+        return price(times, load, joining, late=late, rows=rows) - joining * self.survivals[0]
 
     def _might_pay(self, times: RoundTimes) -> bool:
         return best_length_of(times, self._workload.load.output_count, HOPED, self._longest)[1] >= ON_MARGIN
@@ -286,6 +300,8 @@ class OutputLength:
         joined, late = min(group.count, MOST_JOINING), outcome.elapsed / self._plain_time - 1.0
         cost = price(workload.times(), workload.load, joined, late=late, rows=joined * outcome.drafted_count) / joined
         probes.spend(cost - (expected - 1.0), group.count)
+        if outcome.drafted_count:
+            probes.settle(outcome.draft_elapsed)
         if outcome.asked:
             probes.judge(succeeded=outcome.accepted_count > 0)
             group.wake()

@@ -4,6 +4,8 @@ Several outputs probe in the same round: a pass waits for whoever asks the draft
 as much as some together. Nobody waits for shadow proposals, which all outputs may make.
 """
 
+from coordinator.adaptive.running_mean import MOST_LATE
+
 MOST_SHARE, LEAST_SHARE = 0.008, 0.002
 """Tokens that probes may cost per round without proposals. The share falls while probes fail, so that a draft that is
 never right costs almost nothing."""
@@ -15,7 +17,9 @@ wait for it through rounds in which proposals might have paid."""
 MOST_FIRST_CREDIT = 8.0
 """All that such outputs bring together: many short ones whose proposals are never judged do not add up."""
 MOST_CREDIT = 3.0
-"""Tokens of each output: also the largest debt, but for a probe that was expected to cost more."""
+"""Tokens of each output: also the largest debt."""
+MOST_CAUTION = 64.0
+"""How many times its cost is saved at most for a probe that doubts what the draft was measured to take."""
 LEAST_COST = 0.02
 """Least cost of a probe, in tokens: it limits the number of probes even if they seem to cost nothing."""
 RECENT = 4
@@ -42,8 +46,12 @@ class ProbeBudget:
         """The latest in which outputs probe."""
         self._joining = 0
         """Outputs that may still do so."""
-        self._cost = 0.0
-        """What their probes were expected to cost together."""
+        self._doubted = 0.0
+        """Seconds that the draft was measured to take, if they probe because that is doubted."""
+        self._caution = 1.0
+        """Doubles when it was right."""
+        self._goal = 0.0
+        """Tokens that are saved for such a probe."""
 
     def endow(self) -> None:
         """Adds what an output brings whose group knows nothing yet."""
@@ -51,18 +59,25 @@ class ProbeBudget:
 
     def earn(self, count: int = 1) -> None:
         """Adds credit for a round without proposals of one of `count` outputs."""
-        self._credit = min(self._credit + self._share, MOST_CREDIT * count)
+        self._credit = min(self._credit + self._share, max(MOST_CREDIT * count, self._goal))
 
     def affords(self, cost: float) -> bool:
         return self._credit >= max(cost, LEAST_COST)
 
-    def is_full(self, count: int) -> bool:
-        """Whether rounds of `count` outputs add nothing any more."""
-        return self._credit >= MOST_CREDIT * count
+    def is_beyond(self, cost: float, count: int) -> bool:
+        """Whether `count` outputs never have so much credit, unless they save for it."""
+        return cost > MOST_CREDIT * count
+
+    def has_saved(self, cost: float) -> bool:
+        """Whether a probe that doubts what the draft was measured to take can be paid from what was saved; from now on
+        rounds save for it. So it is never on credit, however dear it is, and rarer each time that the doubt was wrong.
+        """
+        self._goal = self._caution * cost
+        return self._credit >= self._goal
 
     def spend(self, cost: float, count: int = 1) -> None:
         """Pays for a probe of one of `count` outputs. A cost above the credit leaves a debt."""
-        self._credit = max(self._credit - max(cost, LEAST_COST), -max(MOST_CREDIT * count, self._cost))
+        self._credit = max(self._credit - max(cost, LEAST_COST), -MOST_CREDIT * count)
 
     def judge(self, *, succeeded: bool) -> None:
         """Adjusts the share: `succeeded` says whether the probe's token was accepted, or a shadow proposal would have
@@ -82,9 +97,17 @@ class ProbeBudget:
         """Whether too few rounds have gone by since outputs last probed."""
         return self._round >= 0 and number - self._round < SHADOW_ROUNDS
 
-    def begin(self, number: int, joining: int = MOST_JOINING, cost: float = 0.0) -> None:
-        """Lets `joining` outputs probe in this round, which is expected to cost so much."""
-        self._round, self._joining, self._cost = number, joining, cost
+    def begin(self, number: int, joining: int = MOST_JOINING, doubted: float = 0.0) -> None:
+        """Lets `joining` outputs probe in this round. `doubted` are the seconds that the draft was measured to take, if
+        that is doubted."""
+        self._round, self._joining, self._doubted, self._goal = number, joining, doubted, 0.0
+
+    def settle(self, seconds: float) -> None:
+        """The draft took so long for a proposal."""
+        if self._doubted:
+            was_right = MOST_LATE * seconds >= self._doubted
+            self._caution = min(2.0 * self._caution, MOST_CAUTION) if was_right else 1.0
+            self._doubted = 0.0
 
     def join(self, *, is_holder: bool) -> bool:
         """Whether this output probes: rather one whose sequence the draft holds."""

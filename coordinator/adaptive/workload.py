@@ -101,8 +101,8 @@ class Workload:
             self._times, self._times_key, self._fresh = self._made(), key, self.load.output_count
         return self._times
 
-    def times_at_first(self) -> RoundTimes:
-        """The same as if the draft had not been measured."""
+    def times_as_published(self) -> RoundTimes:
+        """The same, if a step of the draft takes what it published and a call of it what one of the target takes."""
         times = self.times()
         return replace(times, draft_rest=times.plain_rest, step=self._first_step(self.load.output_count))
 
@@ -165,7 +165,7 @@ class Workload:
         load = self.load
         level = self._levels[load.level, outcome.ahead is not None] if outcome.asked else self._level
         count, rows = load.output_count, load.row_count
-        if is_probe and outcome.asked:
+        if is_probe and outcome.drafted_count and outcome.ahead is None:
             level.draft.doubt(outcome.draft_elapsed, outcome.depth)
         usual_rows = max(rows, count * (1 + outcome.drafted_count))  # a head's trees are not known before
         if not outcome.is_usual or outcome.batch_token_count > ROWS_MARGIN + 2 * usual_rows:

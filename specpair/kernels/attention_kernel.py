@@ -114,7 +114,7 @@ def _attend(
     lanes = tl.arange(0, BLOCK)
     has_head = members < HEADS // KEY_HEADS
     heads = row * HEADS + key_head * (HEADS // KEY_HEADS) + members
-    # No kernel of a pass writes positions and tables.
+    # No kernel that overlaps with others writes positions and tables.
     end = tl.load(positions + row) + 1
     part_start, part_end = _part_of(tl.maximum(end - window, 0), end, part, PARTS, BLOCK_SIZE)
     table = tables + row * table_width

@@ -1,5 +1,9 @@
 # pyright: reportMissingImports=false
-"""A copy from memory of the host, by a kernel: a graph of kernels alone starts sooner than one after a copy."""
+"""A copy from memory of the host, by a kernel: a graph of kernels alone starts sooner than one after a copy.
+
+The kernels of a pass read positions, slots and tables before they wait for the one before them (`overlap`). So the
+kernel that follows this one must not overlap with it: it is torch's, which looks up the embeddings.
+"""
 
 from typing import Any
 

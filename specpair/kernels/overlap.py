@@ -2,7 +2,8 @@
 """Kernels that begin while the one before them ends (programmatic dependent launch, from Hopper on).
 
 Each kernel lets the next one start at once, and waits for the one before it before it reads what that has written. In
-between it may ask for what no kernel writes: a product reads its part of the weight meanwhile.
+between it may ask for what no overlapping kernel writes: a product reads its part of the weight meanwhile. The rows of
+a pass are written by its first kernel, which one of torch's separates from the rest.
 """
 
 from functools import cache

@@ -42,7 +42,7 @@ def _rotate_and_store(
     lanes = tl.arange(0, BLOCK)
     inside = lanes < SIZE
     start = parts + row * width + head * SIZE
-    # No kernel of this pass writes these.
+    # No kernel that overlaps with others writes these.
     slot = tl.load(slots + row)
     turn = tl.load(positions + row) * SIZE
     cosine = tl.load(cosines + turn + lanes, mask=inside, other=0.0).to(tl.float32)

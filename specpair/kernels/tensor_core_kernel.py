@@ -111,13 +111,13 @@ def _read_weight(
     return upper, lower
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["row_count"])
 def _multiply(
     x,
     weight,
     out,
     width,
-    ROWS: tl.constexpr,
+    row_count,
     DEPTH: tl.constexpr,
     WARPS: tl.constexpr,
     STEPS: tl.constexpr,
@@ -144,7 +144,7 @@ def _multiply(
     totals = ()
     total = tl.zeros((WARPS, 128), dtype=tl.float32)
     for i in tl.static_range(TILES * STEPS):
-        mask = line < ROWS if IS_EVEN else (line < ROWS) & (places + i % STEPS * 16 < DEPTH)
+        mask = line < row_count if IS_EVEN else (line < row_count) & (places + i % STEPS * 16 < DEPTH)
         fed = tl.load(x + line * DEPTH + places + i % STEPS * 16, mask=mask, other=0)
         total = _multiply_add(held[2 * i], held[2 * i + 1], fed, total, WARPS, IS_BFLOAT16, HAS_TENSOR_CORES)
         if i + AHEAD < TILES * STEPS:
@@ -156,14 +156,14 @@ def _multiply(
     place = tl.arange(0, 128)
     column = first + place // 16 + place % 4 // 2 * 8
     row = place // 4 % 4 * 2 + place % 2
-    target = out + (part * ROWS + row).to(tl.int64) * width
+    target = out + (part * row_count + row).to(tl.int64) * width
     if IS_GATED:
         opened = (totals[0] / (1 + tl.exp(-totals[0])) * totals[1]).to(out.dtype.element_ty)
-        tl.store(target + column, opened, mask=(row < ROWS) & (column < width))
+        tl.store(target + column, opened, mask=(row < row_count) & (column < width))
     else:
         for tile in tl.static_range(TILES):
             columns = column + tile * 16
-            tl.store(target + columns, totals[tile], mask=(row < ROWS) & (columns < width))
+            tl.store(target + columns, totals[tile], mask=(row < row_count) & (columns < width))
 
 
 def can_multiply(x: Tensor, weight: Tensor) -> bool:
@@ -210,7 +210,7 @@ def _start(x: Tensor, weight: Tensor, out: Tensor, plan: Plan, *, is_gated: bool
         weight.view(torch.int32),
         out,
         width,
-        ROWS=row_count,
+        row_count,
         DEPTH=x.size(1) // 2,
         WARPS=plan.warps,
         STEPS=plan.steps,
@@ -227,12 +227,16 @@ def _start(x: Tensor, weight: Tensor, out: Tensor, plan: Plan, *, is_gated: bool
 
 AHEAD = 8
 """More would take registers that other warps of a multiprocessor need, fewer would leave its memory idle."""
-GATED_WARPS, SPLIT_WARPS, WHOLE_WARPS = 2, 2, 4
-"""Of a program that opens gates, that has a part of the depth, and that has all of it."""
+SPLIT_WARPS, WHOLE_WARPS = 2, 4
+"""Of a program that has a part of the depth, and of one that has all of it."""
+MOST_GATED_STEPS = 48
+"""Of a warp that opens gates: the compiler keeps the input of all its steps in registers for its second tile."""
 MANY_TILES = 1024
 """With so many, a product keeps a large device busy without parts."""
 FEW_PROGRAMS = 512
 """A product of fewer is divided into twice as many parts."""
+FEW_DEEP_PROGRAMS = 160
+"""The same of a deep one, each of whose programs reads more at once."""
 MOST_STEPS = 16
 """Of a warp of a product in parts."""
 DEEP_STEPS = 128
@@ -243,11 +247,16 @@ def plan_for(width: int, depth: int, *, is_gated: bool) -> Plan:
     """How to divide a product with a weight of so many rows and columns; with gates it has twice as many rows. As was
     fastest for products of 1 B and 3 B models on an H200."""
     step_count, tile_count = triton.cdiv(depth, STEP), triton.cdiv(width, LINES)
-    if is_gated or tile_count >= MANY_TILES:
-        warps = min(GATED_WARPS if is_gated else WHOLE_WARPS, triton.next_power_of_2(step_count))
-        return Plan(warps, triton.cdiv(step_count, warps), AHEAD, 1 + is_gated, 1)
+    if is_gated:
+        warps = max(min(2, step_count), triton.next_power_of_2(triton.cdiv(step_count, MOST_GATED_STEPS)))
+        return Plan(warps, triton.cdiv(step_count, warps), AHEAD, 2, 1)
+    if tile_count >= MANY_TILES:
+        warps = min(WHOLE_WARPS, triton.next_power_of_2(step_count))
+        return Plan(warps, triton.cdiv(step_count, warps), AHEAD, 1, 1)
     if step_count > DEEP_STEPS:
         parts = triton.cdiv(step_count, 2 * MOST_STEPS * WHOLE_WARPS)
+        if parts * tile_count < FEW_DEEP_PROGRAMS:
+            parts *= 2
         return Plan(WHOLE_WARPS, triton.cdiv(step_count, WHOLE_WARPS * parts), 2 * AHEAD, 1, parts)
     warps = min(SPLIT_WARPS, step_count)
     parts = triton.next_power_of_2(triton.cdiv(step_count, warps * MOST_STEPS))

@@ -55,7 +55,7 @@ class CapturedChains:
     def __init__(self, forward: Forward, keys: Keys, buffers: RowBuffers, cache: PagedCache, capture: Capture):
         self._forward = forward
         self._keys = keys
-        self._buffers = buffers
+        self._buffers = buffers.beside()  # so that a draw is started while the pass before it runs
         self._cache = cache
         self._capture = capture
         self._tensors: dict[tuple[int, ChainKind], ChainTensors] = {}

@@ -51,7 +51,7 @@ class CapturedLlama:
         """Logits `[rows, vocabulary]` float32 of all rows, and the hidden states `[rows, hidden]` float32 after each of
         `feature_layers`."""
         operations = self._operations(rows, self._shared)
-        hidden = self._embedding.index_select(0, rows.token_ids)
+        hidden = self._embedding.index_select(0, rows.token_ids)  # of torch: kernels that overlap must not come before
         normal = operations.normalise(hidden, self._norms[0])
         features: list[Tensor] = []
         for index, layer in enumerate(self._layers):

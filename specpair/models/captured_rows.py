@@ -79,8 +79,15 @@ class DeviceRows:
 class RowBuffers:
     """Tensors that stay in place, used again by every pass."""
 
-    def __init__(self, row_count: int, width: int, cache: PagedCache, copy: Copy = copy_by_torch):
-        """For at most `row_count` rows, and sequences of `width` blocks."""
+    def __init__(
+        self,
+        row_count: int,
+        width: int,
+        cache: PagedCache,
+        copy: Copy = copy_by_torch,
+        on_device: Tensor | None = None,
+    ):
+        """For at most `row_count` rows, and sequences of `width` blocks. `on_device` as in `Staging`."""
         self.width = width
         """Blocks of the longest sequence."""
         self.copy = copy
@@ -88,14 +95,20 @@ class RowBuffers:
         self.spare_slot = cache.spare_block * cache.block_size
         self._spare = cache.spare_block
         self._number_count = 4 * row_count
-        self._staging = Staging(self._number_count + -(-row_count * width // 2), cache.device, copy)
+        self._staging = Staging(self._number_count + -(-row_count * width // 2), cache.device, copy, on_device)
+        self._row_count, self._cache = row_count, cache
         numbers, tables = self._staging.on_device.split([self._number_count, -(-row_count * width // 2)])
         self._numbers = numbers.view(4, row_count)
         self._tables = tables.view(torch.int32)[: row_count * width].view(row_count, width)
 
+    def beside(self) -> "RowBuffers":
+        """The same tensors of the device, filled from other memory of the host: to write there waits for no pass."""
+        return RowBuffers(self._row_count, self.width, self._cache, self.copy, self._staging.on_device)
+
     def run(self, work: Callable[[], Tensor], rows: HostRows, row_count: int, wanted: Sequence[int] = ()) -> Tensor:
         """What `work`, which loads them, makes of the rows and of padding up to `row_count`; which rows are `wanted` of
         what is computed stays in the buffers."""
+        assert rows.tables.shape[1] == self.width and len(wanted) <= row_count
         filled = self._staging.writable()
         count, numbers = len(rows), filled[: self._number_count].reshape(4, -1)
         numbers[:3, :count] = rows.numbers

@@ -10,7 +10,7 @@ from specpair.models.captured_rows import DeviceRows
 
 
 class KernelOperations:
-    """Eight kernels a layer, four of them products."""
+    """Seven kernels a layer, four of them products."""
 
     def __init__(self, rows: DeviceRows, shared: Shared):
         self._rows = rows

@@ -123,3 +123,22 @@ def test_what_was_measured_is_forgotten_when_a_proposal_is_far_quicker() -> None
     assert costs.count == 0
     costs.assume(rest=5.0, step=3.0)
     assert (costs.rest, costs.step) == (5.0, 3.0)
+
+
+def test_of_a_draft_that_is_slow_at_times_the_slow_calls_count() -> None:
+    """A quick one among them makes the slow ones forgotten until the next."""
+    costs = DraftCosts()
+    costs.assume(rest=5.0, step=3.0)
+    slow, quick = (proposing_round(1, 20.0, step=3.0)._replace(draft_elapsed=elapsed) for elapsed in (400.0, 10.0))
+    for outcome in (slow, slow):
+        costs.add(outcome, load=1, proposing=1)
+    costs.doubt(10.0, 1)
+    costs.add(quick, load=1, proposing=1)
+    assert costs.rest < 20.0
+    costs.add(slow, load=1, proposing=1)
+    assert costs.rest > 300.0
+    for outcome in 20 * [quick]:
+        costs.doubt(10.0, 1)
+        costs.add(outcome, load=1, proposing=1)
+    costs.add(slow, load=1, proposing=1)
+    assert costs.rest < 40.0, "a single stall"

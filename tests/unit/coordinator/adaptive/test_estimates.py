@@ -10,7 +10,6 @@ from coordinator.adaptive.controller import LengthController
 from coordinator.adaptive.probe_budget import (
     FIRST_CREDIT,
     LEAST_SHARE,
-    MOST_CREDIT,
     MOST_JOINING,
     MOST_SHARE,
     ProbeBudget,
@@ -216,24 +215,21 @@ def test_a_probe_waits_until_plain_rounds_have_paid_for_it() -> None:
     assert not budget.affords(0.0), "what was lost has to be made up for first"
 
 
-def test_a_probe_that_no_credit_pays_for_is_paid_for_afterwards() -> None:
-    """One that was expected to cost much, and did. One that was only late leaves the usual debt."""
-    for expected, debt in ((10.0, 7.0), (0.5, MOST_CREDIT)):
-        budget = ProbeBudget()
-        for _ in range(round(MOST_CREDIT / MOST_SHARE) - 1):
+def test_a_probe_that_no_credit_pays_for_is_saved_for() -> None:
+    """Twice as long after each that found the draft as slow as it was measured; as at first once it was not."""
+    budget = ProbeBudget()
+    assert budget.is_beyond(10.0, 1) and not budget.is_beyond(10.0, 16)
+    for factor, seconds in ((1, 0.3), (2, 1.0), (4, 0.2), (1, 1.0)):
+        for _ in range(round(factor * 10.0 / MOST_SHARE) - 2):
+            assert not budget.has_saved(10.0)
             budget.earn()
-        assert not budget.is_full(1)
-        for _ in range(2):
-            budget.earn()
-        assert budget.is_full(1) and not budget.affords(10.0)
-        budget.begin(1, 1, expected)
-        budget.spend(10.0)
-        for _ in range(round(debt / MOST_SHARE)):
-            budget.earn()
-        assert not budget.affords(0.0)
+        assert not budget.has_saved(10.0)
         for _ in range(5):
             budget.earn()
-        assert budget.affords(0.0)
+        assert budget.has_saved(10.0)
+        budget.begin(1, 1, doubted=1.0)
+        budget.settle(seconds)
+        budget.spend(factor * 10.0)
 
 
 def test_probes_that_fail_are_paid_less() -> None:

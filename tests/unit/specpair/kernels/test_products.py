@@ -106,4 +106,4 @@ def test_a_plan_covers_all_of_a_product(width: int, depth: int, is_gated: bool) 
     plan = plan_for(width, depth, is_gated=is_gated)
     covered = plan.warps * plan.steps * plan.parts * STEP
     assert depth <= covered < depth + plan.warps * plan.parts * STEP
-    assert plan.parts <= (1 if is_gated else 14) and plan.warps & (plan.warps - 1) == 0
+    assert plan.parts <= (1 if is_gated else 32) and plan.warps & (plan.warps - 1) == 0
