@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from specpair.caches.cache import KeyValueCache, blocks_for
+from specpair.caches.holding import Segment
 from specpair.caches.out_of_memory import is_out_of_memory
 from specpair.caches.paged_cache import PagedCache
 from specpair.errors import ModelRefusedError, NotSupportedError
@@ -43,6 +44,8 @@ log = logging.getLogger(__name__)
 
 MOST_GATHERED = 1 << 17
 """Rows times keys that a pass gathers: 128 rows of 1,024 keys, or 16 of 8,192."""
+PROMPTS = (1, 4, 16)
+"""Prompts of a pass that are read at load."""
 MOST_GATHERED_ALWAYS = 1 << 20
 """In deterministic mode, where no other runner can step in."""
 
@@ -159,12 +162,31 @@ class CapturedRunner:
 
     @torch.inference_mode()
     def prepare(self) -> None:
-        """Captures the passes of all sizes, if they are the same for every length. Otherwise the first requests would
-        wait for it, and what they took would count as usual. The largest go first: smaller ones use its memory."""
+        """Captures the passes of all sizes, if they are the same for every length, and runs some that are not captured.
+        Otherwise the first requests would wait for it, and what they took would count as usual. The largest go first:
+        smaller ones use its memory."""
         if not self._attention.is_sized:
             with until_memory_is_short():
                 for row_count in reversed(self._sizes):
                     self._work(row_count, 0)
+                for prompt_count in PROMPTS:
+                    self._read_prompts(prompt_count)
+
+    def _read_prompts(self, count: int) -> None:
+        """A pass over so many prompts that are too long for a graph: libraries load their kernels at the first one.
+        Does nothing if there is no room."""
+        length = min(self._sizes[-1] + 1, self._width * self.cache.block_size)
+        if self._is_deterministic or count * blocks_for(length, self.cache.block_size) > self.cache.free_block_count:
+            return
+        holdings = [self.cache.open([]) for _ in range(count)]
+        try:
+            for holding in holdings:
+                self.cache.append(holding, length)
+            segments = [Segment(holding, 0, length) for holding in holdings]
+            self._plain.forward(Batch.of_chains(segments, [0] * (count * length), [1] * count))
+        finally:
+            for holding in holdings:
+                self.cache.free(holding)
 
     @torch.inference_mode()
     def prepare_chains(self) -> None:

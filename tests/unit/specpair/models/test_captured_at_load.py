@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from specpair.errors import ModelRefusedError
+from specpair.models.batch import Batch, PassOutput
 from specpair.models.capture import EagerCapture, Work
 from specpair.models.captured_buckets import ROWS
 from specpair.models.captured_chain import PREPARED_ROWS
 from specpair.models.captured_rows import HostRows
-from specpair.models.captured_runner import CapturedRunner
+from specpair.models.captured_runner import PROMPTS, CapturedRunner
 from specpair.models.chain_row import ChainKind
 from specpair.models.self_check import run_chunks
 from tests.tiny_models import make_model
@@ -35,6 +36,21 @@ def test_all_passes_are_captured_and_nothing_new_at_their_first_use(runner: Any)
     holding = runner.cache.open([])
     first = run_chunks(runner, [holding], [[3, 1, 4]])[0]
     assert runner.buckets == [(rows, 0) for rows in ROWS] and first.isfinite().all()
+
+
+def test_prompts_are_read_by_what_reads_them_later(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as there is room for; it is free again afterwards."""
+    forward, passes, free = runner._plain.forward, [], runner.cache.free_block_count
+
+    def noted(batch: Batch) -> PassOutput:
+        passes.append((len(batch.segments), {segment.token_count for segment in batch.segments}))
+        return forward(batch)
+
+    monkeypatch.setattr(runner._plain, "forward", noted)
+    length = min(ROWS[-1] + 1, runner._width * runner.cache.block_size)
+    runner.prepare()
+    assert passes and passes == [(count, {length}) for count in PROMPTS if count * length <= free * runner.cache.block_size]
+    assert runner.cache.free_block_count == free and not runner.misses
 
 
 def test_usual_proposals_are_captured(runner: Any) -> None:
