@@ -43,6 +43,7 @@ def main() -> None:
             if setting.has_peers and is_installed() and clock.allows("vLLM", VLLM_SECONDS):
                 figures["vllm"] = measure_vllm(folder, setting, VLLM_SECONDS)
                 clock.say(f"vLLM: {figures['vllm']}")
+        keep(setting, figures)  # whatever happens to the pair
     if torch.cuda.is_available():
         gc.collect()
         torch.cuda.empty_cache()  # the processes of the pair have their own models
@@ -51,10 +52,15 @@ def main() -> None:
         show([pair.table(figures["pair"])])
     show([goals.table(figures)])
     figures["goals"] = list(goals.reached(figures))
+    keep(setting, figures)
+    if not setting.device.startswith("cuda"):
+        print(json.dumps(measured(**figures)))
+
+
+def keep(setting: Setting, figures: dict[str, Any]) -> None:
+    """Writes the result, but for a trial, whose times say nothing."""
     if setting.device.startswith("cuda"):
         save(f"gpu-{setting.shape}{'' if setting.has_passes else '-pair'}", **figures)
-    else:  # a trial: its times say nothing
-        print(json.dumps(measured(**figures)))
 
 
 def of_one_process(folder: str, setting: Setting, clock: Clock) -> dict[str, Any]:

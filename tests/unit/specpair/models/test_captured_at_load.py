@@ -41,6 +41,7 @@ def test_all_passes_are_captured_and_nothing_new_at_their_first_use(runner: Any)
 def test_prompts_are_read_by_what_reads_them_later(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as there is room for; it is free again afterwards."""
     forward, passes, free = runner._plain.forward, [], runner.cache.free_block_count
+    room = free * runner.cache.block_size
 
     def noted(batch: Batch) -> PassOutput:
         passes.append((len(batch.segments), {segment.token_count for segment in batch.segments}))
@@ -49,7 +50,7 @@ def test_prompts_are_read_by_what_reads_them_later(runner: Any, monkeypatch: pyt
     monkeypatch.setattr(runner._plain, "forward", noted)
     length = min(ROWS[-1] + 1, runner._width * runner.cache.block_size)
     runner.prepare()
-    assert passes and passes == [(count, {length}) for count in PROMPTS if count * length <= free * runner.cache.block_size]
+    assert passes and passes == [(count, {length}) for count in PROMPTS if count * length <= room]
     assert runner.cache.free_block_count == free and not runner.misses
 
 
