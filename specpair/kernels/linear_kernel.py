@@ -1,4 +1,5 @@
-# pyright: reportArgumentType=false, reportGeneralTypeIssues=false, reportMissingImports=false
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
+# pyright: reportMissingImports=false
 """Products of a few rows with a large weight in any type, as sums over parts of their depth.
 
 A program reads some rows of the weight over a part of their depth, all at once into registers, and multiplies them by

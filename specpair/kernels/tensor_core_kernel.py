@@ -1,4 +1,5 @@
 # pyright: reportArgumentType=false, reportGeneralTypeIssues=false, reportMissingImports=false
+# pyright: reportOperatorIssue=false
 """Products of a few rows with a large weight on the tensor cores, in 16 bits.
 
 The instruction `mma.m16n8k16` multiplies sixteen rows by eight columns. Here its rows are rows of the weight, and
