@@ -1,5 +1,8 @@
 """Products by the kernels for a GPU, by triton's interpreter on CPU tensors, against torch."""
 
+from collections.abc import Callable
+from types import ModuleType
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -75,19 +78,61 @@ def test_a_row_of_a_product_does_not_depend_on_the_others(dtype: torch.dtype) ->
     assert torch.equal(multiply_and_gate(others, weight)[4], multiply_and_gate(x, weight)[4])
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize(("rows", "depth"), [(1, 64), (6, 50), (7, 64), (7, 50), (9, 64)])
-def test_whatever_no_kernel_takes_is_a_product_of_torch(rows: int, depth: int, dtype: torch.dtype) -> None:
-    """More rows, a depth of another multiple, or rows that begin at an odd place."""
-    from specpair.kernels.products import multiply, multiply_and_gate
+FEW, MORE, MOST = 6, 8, 9
+"""Rows that every kernel takes, that tensor cores alone take, and that none takes."""
 
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("rows", [1, FEW, MORE, MOST])
+@pytest.mark.parametrize("depth", [64, 50])
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_products_go_to_the_kernel_that_takes_them(
+    rows: int, depth: int, dtype: torch.dtype, is_moved: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tensor cores take no other type, no depth that is no multiple of a step's, and no rows that begin at an odd
+    place; torch gets what has more rows than the other kernel takes."""
+    from specpair.kernels import linear_kernel, products, tensor_core_kernel
+
+    takers: list[tuple[ModuleType, str]] = []
+    note_calls(linear_kernel, "multiply", takers, monkeypatch)
+    for name in ("multiply", "multiply_and_gate"):
+        note_calls(tensor_core_kernel, name, takers, monkeypatch)
     x, weight = random(rows, depth, dtype=dtype), random(16, depth, dtype=dtype) / depth**0.5
+    weight = moved(weight) if is_moved else weight
+    assert_product(products.multiply(x, weight), x, weight)
+    found = products.multiply_and_gate(x, weight)
+    assert found.dtype == dtype
     gate, passed = F.linear(x.float(), weight.float()).chunk(2, 1)
-    for placed in (weight, moved(weight)):
-        assert_product(multiply(x, placed), x, weight)
-        found = multiply_and_gate(x, placed)
-        assert found.dtype == dtype
-        torch.testing.assert_close(found.float(), F.silu(gate) * passed, atol=1e-2, rtol=2e-2)
+    torch.testing.assert_close(found.float(), F.silu(gate) * passed, atol=1e-2, rtol=2e-2)
+    if dtype == torch.bfloat16 and rows <= MORE and depth == 64 and not is_moved:
+        assert takers == [(tensor_core_kernel, "multiply"), (tensor_core_kernel, "multiply_and_gate")]
+    else:
+        assert takers == ([(linear_kernel, "multiply")] * 2 if rows <= FEW else [])
+
+
+def note_calls(
+    kernel: ModuleType, name: str, takers: list[tuple[ModuleType, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run: Callable[[Tensor, Tensor], Tensor] = getattr(kernel, name)
+
+    def noting(x: Tensor, weight: Tensor) -> Tensor:
+        takers.append((kernel, name))
+        return run(x, weight)
+
+    monkeypatch.setattr(kernel, name, noting)
+
+
+def test_tensor_cores_refuse_what_their_kernel_cannot_read() -> None:
+    from specpair.kernels.tensor_core_kernel import can_multiply
+
+    x, weight = random(8, 64, dtype=torch.bfloat16), random(16, 64, dtype=torch.bfloat16)
+    assert can_multiply(x, weight)
+    assert not can_multiply(x, moved(weight)) and not can_multiply(moved(x), weight), "sixteen bytes at once"
+    assert not can_multiply(x.half(), weight) and not can_multiply(x, weight.half())
+    assert can_multiply(x.half(), weight.half()) and not can_multiply(x.float(), weight.float())
+    assert can_multiply(x[:1], weight) and not can_multiply(random(9, 64, dtype=torch.bfloat16), weight)
+    for depth in (48, 50):
+        assert not can_multiply(random(8, depth, dtype=torch.bfloat16), random(16, depth, dtype=torch.bfloat16))
 
 
 def moved(weight: Tensor) -> Tensor:
