@@ -72,7 +72,7 @@ class ProbeBudget:
         """Whether a probe that doubts what the draft was measured to take can be paid from what was saved; from now on
         rounds save for it. So it is never on credit, however dear it is, and rarer each time that the doubt was wrong.
         """
-        self._goal = self._caution * cost
+        self._goal = self._caution * max(cost, LEAST_COST)
         return self._credit >= self._goal
 
     def spend(self, cost: float, count: int = 1) -> None:

@@ -219,6 +219,7 @@ def test_a_probe_that_no_credit_pays_for_is_saved_for() -> None:
     """Twice as long after each that found the draft as slow as it was measured; as at first once it was not."""
     budget = ProbeBudget()
     assert budget.is_beyond(10.0, 1) and not budget.is_beyond(10.0, 16)
+    assert not budget.has_saved(-1.0), "one that seems to cost nothing is not made without credit either"
     for factor, seconds in ((1, 0.3), (2, 1.0), (4, 0.2), (1, 1.0)):
         for _ in range(round(factor * 10.0 / MOST_SHARE) - 2):
             assert not budget.has_saved(10.0)
