@@ -4,8 +4,8 @@
     python -m bench.gpu --expand tiny --device cpu --quick the same code with tiny models, to see that it runs
 
 Passes beside the time to read the weights once; plain decoding beside transformers, and vLLM where it is installed; the
-steps of the bundled draft, drawn on the device; and the pair through its three processes, K = 0 against adaptive K.
-Each part is printed when it is done. Writes bench/results/gpu-*.json.
+steps of the bundled draft, drawn on the device; and the pair through its three processes, with K = 0, K = 4 and
+adaptive K. Each part is printed when it is done. Writes bench/results/gpu-*.json.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from bench.random_models import random_shape
 from bench.report import Table, measured, rich_table, save, wide_console
 from specpair.models.runner import Runner
 
-PAIR_SECONDS = 120.0
+PAIR_SECONDS = 180.0
 """The pair is begun only if so much time is left: it starts three processes and generates some hundred texts."""
 VLLM_SECONDS = 120.0
 

@@ -1,5 +1,5 @@
-"""The pair through its three processes: K = 0 against adaptive K, in turns. The target is the bundled one, expanded to
-the shape, so acceptance is that of the bundled pair."""
+"""The pair through its three processes: K = 0, a fixed K and adaptive K, in turns. The target is the bundled one,
+expanded to the shape, so acceptance is that of the bundled pair."""
 
 import asyncio
 from collections import defaultdict
@@ -23,6 +23,8 @@ from specpair.named_models import BUNDLED, resolve_model
 
 TEMPERATURES = (0.0, 1.0)
 REPETITIONS = 2
+FIXED = 4
+"""The fixed K: it tells what a round with proposals takes, and whether adaptive K is right where it proposes none."""
 
 
 def measure_pair(setting: Setting) -> list[dict[str, Any]]:
@@ -62,12 +64,13 @@ def flags_of(setting: Setting, is_trial: bool) -> dict[str, object]:
 def cases() -> Iterator[Case]:
     for batch in BATCHES:
         for temperature in TEMPERATURES:
-            for count in (0, None):
+            for count in (0, FIXED, None):
                 yield Case(peer=Peer.SPECPAIR, temperature=temperature, batch_size=batch, num_speculative_tokens=count)
 
 
 def rows_of(measurements: list[Measurement]) -> Iterator[dict[str, Any]]:
-    """One row for each temperature and batch; the ratio is of neighbouring turns."""
+    """One row for each temperature and batch. Ratios are of neighbouring turns; what a round takes is of the fixed
+    K."""
     speeds: dict[tuple[float, int, int | None], dict[tuple[int, int], float]] = defaultdict(dict)
     outputs: dict[tuple[float, int, int | None], list[Any]] = defaultdict(list)
     for found in measurements:
@@ -76,13 +79,15 @@ def rows_of(measurements: list[Measurement]) -> Iterator[dict[str, Any]]:
         speeds[key][found.turn.prompt, found.turn.repetition] = found.output.tokens_per_second
         outputs[key].append(found.output.counts)
     for temperature, batch in dict.fromkeys(key[:2] for key in speeds):
-        plain, adaptive = speeds[temperature, batch, 0], speeds[temperature, batch, None]
-        counts = reduce(add, outputs[temperature, batch, None])
+        plain, fixed, adaptive = (speeds[temperature, batch, count] for count in (0, FIXED, None))
+        counts = reduce(add, outputs[temperature, batch, FIXED])
         yield {
             "temperature": temperature,
             "batch": batch,
             "plain": median(plain.values()),
+            "fixed": median(fixed.values()),
             "adaptive": median(adaptive.values()),
+            "fixed_ratio": ratio(fixed, plain),
             "ratio": ratio(adaptive, plain),
             "acceptance": counts.accepted / counts.drafted if counts.drafted else None,
             "tokens_per_round": counts.accepted / counts.rounds + 1 if counts.rounds else None,
@@ -98,9 +103,11 @@ def table(rows: list[dict[str, Any]]) -> Table:
             "temperature|T": "{:g}",
             "batch": "{}",
             "plain|K = 0": "{:.0f}",
+            f"fixed|K = {FIXED}": "{:.0f}",
             "adaptive": "{:.0f}",
+            f"fixed_ratio|K = {FIXED} / K = 0": "{}",
             "ratio|adaptive / K = 0": "{}",
-            "acceptance|accepted": "{:.2f}",
+            f"acceptance|accepted, K = {FIXED}": "{:.2f}",
             "tokens_per_round|tokens a round": "{:.2f}",
             "draft_ms|draft ms": "{:.2f}",
             "verify_ms|verify ms": "{:.2f}",

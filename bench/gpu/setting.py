@@ -62,7 +62,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompts", type=int, help="held-out prompts of the pair (default 8)")
     pair = parser.add_mutually_exclusive_group()
     pair.add_argument("--without-pair", action="store_true", help="leave out the three processes")
-    pair.add_argument("--only-pair", action="store_true", help="leave out everything else: some two minutes")
+    pair.add_argument("--only-pair", action="store_true", help="leave out everything else: some three minutes")
     parser.add_argument("--without-peers", action="store_true", help="leave out plain decoding beside other engines")
     parser.add_argument("--minutes", type=float, default=9.0, help="what begins later is left out (default 9)")
     parser.add_argument("--quick", action="store_true", help="few of everything, to see that it runs")
