@@ -14,7 +14,7 @@ length from the ones before."""
 STEP_WEIGHT = 1.0 / 128
 """The weight of a step's time as its prior: a mean squared deviation of lengths."""
 SETTLED = 16
-"""Proposals after which what was forgotten does not come back."""
+"""Quick proposals after which a slow one is a stall again."""
 NEIGHBOURS = 2
 """Proposals of each output with which one is compared to learn what a step takes: few, because the machine's speed
 changes, and blocks are shorter where it has just been slow."""
@@ -28,8 +28,8 @@ class DraftCosts:
         """Seconds of a step as the draft measured it at its start; 0 if unknown, or without a model."""
         self.drafted_share = RunningMean(MEMORY)
         """Tokens that the draft proposed, of those that it was asked for."""
-        self._forgotten_rest = 0.0
-        """What was forgotten last, until some proposals have shown that it is not true any more."""
+        self._may_be_slow = False
+        """Whether slow calls were forgotten, and not enough quick ones have shown that there are none any more."""
         self._forget()
 
     def _forget(self) -> None:
@@ -68,9 +68,8 @@ class DraftCosts:
         is early: if it took far less than usual, what was measured are stalls. The first calls of a service may be, and
         where nothing is proposed any more no usual one would follow."""
         if self.count and 0.0 < MOST_LATE * elapsed < self.rest + self.step * drafted:
-            forgotten = self.rest
             self._forget()
-            self._forgotten_rest = forgotten
+            self._may_be_slow = True
 
     def add(self, outcome: RoundOutcome, load: int, proposing: int) -> None:
         """Adds a round with a proposal, while `load` outputs ran, of which `proposing` proposed. Their proposals are
@@ -95,10 +94,9 @@ class DraftCosts:
 
     def _add_rest(self, rest: float) -> None:
         """Of a draft that is slow at times, it is the slow calls that count."""
-        if self._forgotten_rest and self.count > 1 and rest > MOST_LATE * self._rest.value:
+        if self._may_be_slow and self.count > 1 and rest > MOST_LATE * self._rest.value:
             self._rest = UsualMean(MEMORY)
-            self._rest.add_usual(self._forgotten_rest)
-            self._forgotten_rest = 0.0
+            self._may_be_slow = False
         elif self.count > SETTLED:
-            self._forgotten_rest = 0.0
+            self._may_be_slow = False
         self._rest.add_usual(rest)

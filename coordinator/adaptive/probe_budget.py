@@ -100,14 +100,16 @@ class ProbeBudget:
     def begin(self, number: int, joining: int = MOST_JOINING, doubted: float = 0.0) -> None:
         """Lets `joining` outputs probe in this round. `doubted` are the seconds that the draft was measured to take, if
         that is doubted."""
-        self._round, self._joining, self._doubted, self._goal = number, joining, doubted, 0.0
+        self._round, self._joining, self._doubted = number, joining, doubted
+        if not doubted:
+            self._goal = 0.0
 
     def settle(self, seconds: float) -> None:
-        """The draft took so long for a proposal."""
+        """The draft took so long for a proposal, which has been paid for."""
         if self._doubted:
             was_right = MOST_LATE * seconds >= self._doubted
             self._caution = min(2.0 * self._caution, MOST_CAUTION) if was_right else 1.0
-            self._doubted = 0.0
+            self._doubted = self._goal = 0.0
 
     def join(self, *, is_holder: bool) -> bool:
         """Whether this output probes: rather one whose sequence the draft holds."""
