@@ -297,7 +297,7 @@ class OutputLength:
     def _pay(self, outcome: RoundOutcome, expected: float) -> None:
         """Pays for its share of the probes that were made together."""
         group, workload, probes = self._group, self._workload, self._group.probes
-        joined, late = min(group.count, MOST_JOINING), outcome.elapsed / self._plain_time - 1.0
+        joined, late = min(group.count, probes.begun_count), outcome.elapsed / self._plain_time - 1.0
         cost = price(workload.times(), workload.load, joined, late=late, rows=joined * outcome.drafted_count) / joined
         probes.spend(cost - (expected - 1.0), group.count)
         if outcome.drafted_count:

@@ -44,8 +44,10 @@ class ProbeBudget:
         self._share = MOST_SHARE
         self._round = -1
         """The latest in which outputs probe."""
+        self.begun_count = 1
+        """Outputs that might probe together then."""
         self._joining = 0
-        """Outputs that may still do so."""
+        """Those that may still do so."""
         self._doubted = 0.0
         """Seconds that the draft was measured to take, if they probe because that is doubted."""
         self._caution = 1.0
@@ -101,6 +103,7 @@ class ProbeBudget:
         """Lets `joining` outputs probe in this round. `doubted` are the seconds that the draft was measured to take, if
         that is doubted."""
         self._round, self._joining, self._doubted = number, joining, doubted
+        self.begun_count = joining
         if not doubted:
             self._goal = 0.0
 

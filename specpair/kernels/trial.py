@@ -1,5 +1,5 @@
-"""A run of every kernel with some rows: what a machine cannot compile or start fails here, not in a request, and so
-does what a compiler arranges in another way than a kernel expects."""
+"""A run of every kernel of a pass with some rows: what a machine cannot compile or start fails here, not in a request,
+and so does what a compiler arranges in another way than a kernel expects."""
 
 import torch
 import torch.nn.functional as F
@@ -17,8 +17,6 @@ SIZE = 64
 ROWS = (1, 3, 12)
 EPSILON = 1e-6
 TOLERANCE = 0.03
-
-
 DEEP = (12, 4256)
 """Rows and columns of a weight whose product is divided in every way: among warps, steps and parts, unevenly."""
 COPIED = 3000
@@ -42,7 +40,7 @@ def run(device: torch.device, dtype: torch.dtype, block_size: int) -> None:
 def check_layer(rows: Tensor, weight: Tensor, block_size: int) -> None:
     """Each row is the first of a sequence, so it attends to itself alone, and nothing is rotated."""
     places = torch.arange(len(rows), device=rows.device)
-    slots, first, tables = places * block_size, 0 * places, places[:, None].int()  # read before a kernel has to wait
+    slots, first, tables = places * block_size, 0 * places, places[:, None].int()  # kernels read them before they wait
     norm = torch.ones_like(rows[0])
     turn = norm[None], 0 * norm[None]
     keys, values = torch.zeros(2, len(rows) * block_size, 1, SIZE, dtype=rows.dtype, device=rows.device).unbind()
