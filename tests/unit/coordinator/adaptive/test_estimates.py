@@ -7,6 +7,7 @@ import pytest
 from bench.simulated_pair import SimulatedRound
 from coordinator.adaptive.acceptance import GroupAcceptance, OutputAcceptance, count
 from coordinator.adaptive.controller import LengthController
+from coordinator.adaptive.output_length import Decision
 from coordinator.adaptive.probe_budget import (
     FIRST_CREDIT,
     LEAST_SHARE,
@@ -231,6 +232,25 @@ def test_a_probe_that_no_credit_pays_for_is_saved_for() -> None:
         budget.begin(1, 1, doubted=1.0)
         budget.settle(seconds)
         budget.spend(factor * 10.0)
+
+
+def test_a_probe_made_alone_pays_for_all_that_wait_for_it() -> None:
+    """Of eight outputs one probes, and is late by nine plain rounds. Had four probed, each would pay a quarter."""
+    paid = []
+    for joining in (1, 4):
+        controller = LengthController()
+        outputs = [controller.enter(Drafter.MODEL, Rule.BLOCK, 0.0, None) for _ in range(8)]
+        for output in outputs:
+            output.decide(4)
+            output.add(plain_round(20.0))
+        budget = outputs[0]._group.probes
+        budget._credit = 200.0
+        budget.begin(outputs[0]._group.round, joining)
+        outputs[0].use(Decision(1, is_probe=True))
+        outputs[0]._plain_time = 20.0
+        outputs[0].add(proposing_round(1, 20.0, 3.0)._replace(elapsed=200.0, accepted_count=0))
+        paid.append(200.0 - budget._credit)
+    assert paid[0] == pytest.approx(72.0, abs=2.0) and paid[1] == pytest.approx(18.0, abs=2.0)
 
 
 def test_probes_that_fail_are_paid_less() -> None:
