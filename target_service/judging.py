@@ -16,14 +16,15 @@ from specpair.speculation.adjustments import adjust
 from specpair.speculation.arrays import Array, native, on_host, placed
 from specpair.speculation.counted_rows import CountedRows
 from specpair.speculation.coupling import choices, verify_choices
-from specpair.speculation.draft_rows import DraftRows, draw, stack_blocks
+from specpair.speculation.draft_rows import DraftRows, stack_blocks
 from specpair.speculation.lenience import Lenience, closeness
 from specpair.speculation.logprobs import token_logprobs
 from specpair.speculation.native_judging import can_judge, judge_natively
+from specpair.speculation.own_token import draw_own
 from specpair.speculation.sampling import SamplingRows, came_of_finite, finite_rows, likeliest, probabilities
 from specpair.speculation.verification import Block, Judgement, packed_rows, verify
 from target_service.accepted import Accepted
-from target_service.judging_inputs import acceptance_noise, distributions, next_noise
+from target_service.judging_inputs import acceptance_noise, distributions, next_keys
 from target_service.masking import check_drawn, masked_rows
 from target_service.tree_judging import judge_coupled_trees, judge_drawn_trees, judge_greedy_trees
 from target_service.verify_work import VerifyWork
@@ -162,13 +163,13 @@ def judge_drawn(works: list[VerifyWork], adjusted: Tensor) -> tuple[Accepted, li
     # A greedy sequence with lenience comes here too; its distribution does not show whether its logits were finite.
     is_any_greedy = any(work.options.sampling.is_greedy for work in works)
     finite = native(finite_rows(adjusted)) if is_any_greedy else came_of_finite(target)
-    noise = placed(next_noise(works), adjusted.device)
+    keys = [placed(part, adjusted.device) for part in next_keys(works)]
     if len(target) == len(works):  # nothing was proposed
-        next_tokens, are_finite = on_host([draw(target, noise), finite])
+        next_tokens, are_finite = on_host([draw_own(target, *keys), finite])
         return chains(Judgement(np.zeros(len(works), dtype=np.int64), next_tokens)), (are_finite > 0).tolist()
     block = block_of(works, adjusted)
     uniforms = placed(acceptance_noise(works, block.tokens.shape[1]), adjusted.device)
-    *judged, are_finite = on_host([*verify(target, block, uniforms, noise), finite])
+    *judged, are_finite = on_host([*verify(target, block, uniforms, *keys), finite])
     return chains(Judgement(*judged)), (are_finite > 0).tolist()
 
 
@@ -179,7 +180,7 @@ def judge_counted(works: list[VerifyWork], adjusted: Tensor) -> tuple[Accepted, 
     if not can_judge(target, drafts):
         return judge_drawn(works, adjusted)
     uniforms = acceptance_noise(works, max(len(work.call.proposed) for work in works))
-    decisions = judge_natively(target, drafts, works[0].options.rule, uniforms, next_noise(works))
+    decisions = judge_natively(target, drafts, works[0].options.rule, uniforms, *next_keys(works))
     paths, finite = [], []
     for work, decision in zip(works, decisions, strict=True):
         paths.append(list(range(decision.accepted_count)))

@@ -3,6 +3,7 @@
 import numpy as np
 from torch import Tensor
 
+from specpair.speculation.device_randomness import as_signed
 from specpair.speculation.randomness import Domain, random_words, uniforms
 from specpair.speculation.sampling import SamplingRows, probabilities
 from target_service.verify_work import VerifyWork
@@ -22,9 +23,7 @@ def acceptance_noise(works: list[VerifyWork], most: int) -> np.ndarray:
     return uniforms(words)
 
 
-def next_noise(works: list[VerifyWork]) -> np.ndarray:
-    """One uniform for each work's next token, `[works]`."""
-    words = np.empty(len(works), dtype=np.uint64)
-    for row, work in enumerate(works):
-        words[row : row + 1] = random_words(work.options.sampling.seed, Domain.RESIDUAL, work.call.step, 0, 1)
-    return uniforms(words)
+def next_keys(works: list[VerifyWork]) -> list[np.ndarray]:
+    """What keys the noise of the target's own token for each work: seeds and steps, int64 `[works]`, as unsigned
+    bits."""
+    return [as_signed([work.options.sampling.seed for work in works]), as_signed([work.call.step for work in works])]

@@ -13,7 +13,7 @@ from specpair.speculation.trees.tree_verification import (
     verify_trees,
 )
 from target_service.accepted import Accepted
-from target_service.judging_inputs import distributions, next_noise
+from target_service.judging_inputs import distributions, next_keys
 from target_service.verify_work import VerifyWork
 
 
@@ -35,8 +35,9 @@ def judge_drawn_trees(works: list[VerifyWork], adjusted: Tensor) -> tuple[Accept
     """Judges by the token rule or the block rule."""
     target = native(distributions(works, adjusted))
     drawn = [work.call.drawn for work in works if work.call.drawn is not None]
-    noise = placed(next_noise(works), adjusted.device)
-    verdicts = verify_trees(target, drawn, works[0].options.rule, [node_noise(work) for work in works], noise)
+    uniforms = [node_noise(work) for work in works]
+    keys = [placed(part, adjusted.device) for part in next_keys(works)]
+    verdicts = verify_trees(target, drawn, works[0].options.rule, uniforms, *keys)
     return accepted(verdicts), came_of_finite(target).tolist()
 
 

@@ -89,7 +89,8 @@ class WorkAhead:
         if outcomes < 1:
             return
         order = replace(order, max_outcomes=outcomes)
-        least_chance = min(self._row_cost.seconds(len(self._asking)) / self._period, MOST_LEAST_CHANCE)
+        cost = self._row_cost.seconds(len(self._asking), block_bytes)
+        least_chance = min(cost / self._period, MOST_LEAST_CHANCE)
         generation = Generation(self._engine, odds, held, call, drafted, order, deliver, least_chance)
         span = open_span("propose_ahead", sequence=call.sequence_id, step=call.step + 1)
         self._live[held.cached] = _Live(generation, span, time.monotonic(), block_bytes)

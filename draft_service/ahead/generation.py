@@ -14,7 +14,8 @@ from specpair.engine.work import Work
 from specpair.errors import ShuttingDownError
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.sequences.sequence import Sequence
-from specpair.speculation.outlook import Outlook, of_counts, of_probabilities
+from specpair.speculation.outlook import Outlook
+from specpair.speculation.own_token import foresee, foresee_dense
 
 UNKNOWN = -1
 """Stands for the likeliest bonus token before the row after the block is known; lower numbers for those after it."""
@@ -66,8 +67,9 @@ class Generation:
         self._held = held
         self._sequence_id = call.sequence_id
         self._proposed = drafted.tokens
-        outlooks = outlooks_of(drafted)
-        self._rows = [Row(token, look) for token, look in zip(drafted.tokens, outlooks, strict=False)]
+        self._seed = held.options.sampling.seed
+        outlooks, shares = self._outlooks_of(drafted), shares_of(drafted)
+        self._rows = [Row(*row) for row in zip(drafted.tokens, outlooks, shares, strict=False)]
         beyond = outlooks[len(drafted.tokens) :]
         self._bonus = Row(None, beyond[0]) if beyond else None
         """The row after the whole block, once it is known."""
@@ -146,6 +148,15 @@ class Generation:
             if branch.is_ready and branch.outcome.next_token_id > UNKNOWN:
                 self._deliver(branch)
 
+    def _outlooks_of(self, drafted: Drafted) -> list[Outlook]:
+        """The likely outcomes of the rows of a proposal, and of the row after it if it was looked at: as they were
+        noted, or by the noise that draws the target's own token in the step that is guessed at."""
+        if drafted.outlooks:
+            return list(drafted.outlooks)
+        step = self.step - 1
+        dense = foresee_dense(drafted.dense, self._seed, step)
+        return dense or foresee((*drafted.counts, *drafted.beyond), self._seed, step)
+
     def _ends_with(self, token: int | None) -> bool:
         """Whether the output ends with the token, so that nothing follows it."""
         return token in self._held.options.sampling.stop_token_ids
@@ -182,7 +193,7 @@ class Generation:
         self._submit(peek, lambda: self._begin_bonus_branches(peek, bonus_count, whole_chance))
 
     def _begin_bonus_branches(self, peek: ProposeWork, bonus_count: int, whole_chance: float) -> None:
-        self._bonus = Row(None, outlooks_of(peek.drafted())[0])
+        self._bonus = Row(None, self._outlooks_of(peek.drafted())[0])
         for guess in self._best(self._bonus_guesses(whole_chance, 0.0), bonus_count):
             self._begin_branch(guess, peek.sequence)
 
@@ -205,7 +216,7 @@ class Generation:
         nothing can follow it."""
         if len(branch.work.tokens) < 2:
             return
-        self._bonus = Row(None, outlooks_of(branch.work.drafted())[0])
+        self._bonus = Row(None, self._outlooks_of(branch.work.drafted())[0])
         outcome = branch.outcome._replace(next_token_id=branch.work.tokens[0])
         if self._ends_with(outcome.next_token_id) or outcome in self.branches:
             return
@@ -277,10 +288,10 @@ class Generation:
         )
 
 
-def outlooks_of(drafted: Drafted) -> list[Outlook]:
-    """The outlooks of the rows of a proposal, and of the row after it if it was looked at: those that were noted, or
-    what the rows say that are sent."""
-    if drafted.outlooks:
-        return list(drafted.outlooks)
-    counts = (*drafted.counts, *drafted.beyond)
-    return [of_probabilities(row) for row in drafted.dense] or [of_counts(row) for row in counts]
+def shares_of(drafted: Drafted) -> list[float | None]:
+    """The probability that each token of a proposal had in its row; None if rows are not sent."""
+    if drafted.dense:
+        return [float(row[token]) for row, token in zip(drafted.dense, drafted.tokens, strict=True)]
+    if drafted.counts:
+        return [row.share_of(token) for row, token in zip(drafted.counts, drafted.tokens, strict=True)]
+    return [None] * len(drafted.tokens)

@@ -53,6 +53,8 @@ class Row(NamedTuple):
     drawn: int | None
     """None for the row after the whole block."""
     outlook: Outlook
+    share: float | None = None
+    """The probability that the drawn token had; None if only its place in the outlook is known."""
 
     @property
     def guesses(self) -> tuple[list[int], list[float]]:
@@ -67,7 +69,9 @@ class Row(NamedTuple):
 
     @property
     def confidence(self) -> float:
-        """The share of the drawn token; 0 if it is not among the best."""
+        """The share of the drawn token; 0 if it is not known and not among the best."""
+        if self.share is not None:
+            return self.share
         tokens, shares = self.outlook
         return shares[tokens.index(self.drawn)] if self.drawn in tokens else 0.0
 

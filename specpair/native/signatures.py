@@ -4,7 +4,7 @@ or bytes. `specpair.models.native_llama` calls the pass itself."""
 import ctypes
 from typing import Any
 
-_INTEGER, _NUMBER, _DATA = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
+_INTEGER, _KEY, _NUMBER, _DATA = ctypes.c_int64, ctypes.c_uint64, ctypes.c_double, ctypes.c_void_p
 
 _SIGNATURES = {
     "specpair_draw_rows": (_DATA, _INTEGER, _INTEGER, _NUMBER, _INTEGER, _DATA, _DATA, _DATA),
@@ -17,7 +17,7 @@ _SIGNATURES = {
     "specpair_check_rows": (_INTEGER, _DATA, _DATA, _INTEGER, _DATA, _INTEGER, _INTEGER, _INTEGER),
     "specpair_judge": (
         *(_DATA, _INTEGER, _INTEGER, _DATA, _DATA, _DATA, _INTEGER, _INTEGER),
-        *(_DATA, _NUMBER, _DATA),
+        *(_DATA, _KEY, _KEY, _DATA),
     ),
     "specpair_explain": (
         *(_DATA, _INTEGER, _INTEGER, _DATA, _DATA, _DATA, _INTEGER, _INTEGER),

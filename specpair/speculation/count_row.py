@@ -26,6 +26,13 @@ class CountRow(NamedTuple):
     counts: Sequence[int] | np.ndarray
     """[S], at least 1; they sum to 2^TOTAL_LOG2."""
 
+    def share_of(self, token: int) -> float:
+        """The probability of a token."""
+        ids = self.token_ids
+        if isinstance(ids, np.ndarray):
+            return float(np.asarray(self.counts)[ids == token].sum()) / TOTAL
+        return int(self.counts[ids.index(token)]) / TOTAL if token in ids else 0.0
+
     @property
     def is_one_hot(self) -> bool:
         return len(self.token_ids) == 1

@@ -7,21 +7,17 @@ does: it depends only on prompt, options and seed. Greedy decoding needs no nois
 rule.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from specpair.speculation.arrays import on_host, placed
-from specpair.speculation.device_race import race
+from specpair.speculation.device_race import race_in_parts
 from specpair.speculation.device_randomness import as_signed
 from specpair.speculation.gumbel import choose
 from specpair.speculation.sampling import came_of_finite
 from specpair.speculation.verification import Judgement, packed_rows
-
-RACED_ROWS = 32
-"""Rows whose noise is made at a time on a device: a row of 128,256 tokens takes some megabytes."""
 
 
 def verify_coupled(
@@ -41,14 +37,8 @@ def choices(target: Tensor, seeds: Sequence[int], positions: Sequence[int]) -> t
     if target.device.type == "cpu":
         return choose(target, seeds, positions).numpy(), came_of_finite(target.numpy())
     keys = [placed(as_signed(numbers), target.device) for numbers in (seeds, positions)]
-    raced = [race(*part) for part in parts_of(target, keys)]
-    chosen, finite = on_host([torch.cat(raced), came_of_finite(target)])
+    chosen, finite = on_host([race_in_parts(target, *keys), came_of_finite(target)])
     return chosen, finite > 0
-
-
-def parts_of(target: Tensor, keys: Sequence[Tensor]) -> Iterator[tuple[Tensor, ...]]:
-    """Rows [R, V] with their keys [R], RACED_ROWS at a time."""
-    return zip(target.split(RACED_ROWS), *(key.split(RACED_ROWS) for key in keys), strict=True)
 
 
 def verify_choices(choices: np.ndarray, draft_tokens: np.ndarray, lengths: np.ndarray) -> Judgement:

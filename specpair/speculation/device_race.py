@@ -1,6 +1,8 @@
 """The choice of `gumbel` on a device, with nothing that depends on what is in the tensors, neither a shape nor a
 branch: so it can be captured in a graph, and the host need not wait."""
 
+from collections.abc import Iterator, Sequence
+
 import torch
 from torch import Tensor
 
@@ -11,6 +13,18 @@ from specpair.speculation.sparse_gumbel import LANE_BITS, LANES
 MOST_CONTENDERS = 64
 """Tokens of a row whose noise is compared by all of its bits. In a vocabulary of 256,000 about four tokens have the
 smallest upper bits; 64 never do."""
+RACED_ROWS = 32
+"""Rows whose noise is made at a time: a row of 128,256 tokens takes some megabytes."""
+
+
+def race_in_parts(probabilities: Tensor, seeds: Tensor, positions: Tensor) -> Tensor:
+    """The choices of `race` for any number of rows [R, V]: int64 [R]."""
+    return torch.cat([race(*part) for part in parts_of(probabilities, (seeds, positions))])
+
+
+def parts_of(rows: Tensor, keys: Sequence[Tensor]) -> Iterator[tuple[Tensor, ...]]:
+    """Rows [R, V] with their keys [R], RACED_ROWS at a time."""
+    return zip(rows.split(RACED_ROWS), *(key.split(RACED_ROWS) for key in keys), strict=True)
 
 
 def race(probabilities: Tensor, seeds: Tensor, positions: Tensor) -> Tensor:

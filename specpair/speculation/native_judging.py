@@ -1,5 +1,6 @@
 """Judges proposals of counted rows by the compiled library: the decisions of `verification.verify`, which is the
-reference. Thresholds of the block rule may differ from it in their last bits; the draws are the same to the bit."""
+reference. Thresholds of the block rule may differ from it in their last bits; from the same weights the same token is
+drawn."""
 
 from array import array
 from collections.abc import Sequence
@@ -39,21 +40,22 @@ def judge_natively(
     drafts: Sequence[SentRows],
     rule: Rule,
     accept_uniforms: np.ndarray,
-    next_uniforms: np.ndarray,
+    seeds: np.ndarray,
+    steps: np.ndarray,
 ) -> list[Decision]:
-    """Judges what `can_judge` allows, by the token rule or the block rule, with accept_uniforms [B, K] and
-    next_uniforms [B] in [0, 1), float64."""
+    """Judges what `can_judge` allows, by the token rule or the block rule, with accept_uniforms [B, K] in
+    [0, 1), float64. `seeds` and `steps` [B], int64 as unsigned bits, key the noise of the next tokens."""
     functions = quick_functions()
     assert functions is not None, "can_judge says whether it is loaded"
     judge, width, is_block = functions.specpair_judge, target.shape[1], rule is Rule.BLOCK
     judged = array("q", bytes(24))
     rows, uniforms, result = target.ctypes.data, accept_uniforms.ctypes.data, judged.buffer_info()[0]
     decisions: list[Decision] = []
-    for draft, uniform in zip(drafts, next_uniforms.tolist(), strict=True):
+    for draft, *key in zip(drafts, seeds.tolist(), steps.tolist(), strict=True):
         assert isinstance(draft, CountedRows)
         length = draft.count
         sent = draft.numbers.buffer_info()[0], draft.id_bytes, draft.count_bytes, draft.total_log2
-        if judge(rows, width, length, *sent, is_block, uniforms, uniform, result):
+        if judge(rows, width, length, *sent, is_block, uniforms, *key, result):
             raise MemoryError
         decisions.append(Decision(judged[0], judged[1], bool(judged[2])))
         rows += (length + 1) * target.strides[0]

@@ -26,10 +26,9 @@ class Domain(IntEnum):
     """The draft's choice of a token."""
     ACCEPT = 2
     """The target's decision on a drafted token."""
-    RESIDUAL = 3
-    """The target's own token: correction or bonus."""
     GUMBEL = 4
-    """Upper bits of the noise over the vocabulary, shared by draft and target."""
+    """Upper bits of the noise over the vocabulary that draft and target share: under the coupled rule it chooses all
+    tokens, else the target's own one, correction or bonus."""
     GUMBEL_LOWER = 5
     """Lower bits of that noise."""
     SUPPORT = 6

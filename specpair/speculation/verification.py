@@ -27,8 +27,9 @@ from specpair.speculation.arrays import (
     may_be_set,
     running_largest,
 )
-from specpair.speculation.draft_rows import SMALLEST_WEIGHT, DraftRows, draw
+from specpair.speculation.draft_rows import SMALLEST_WEIGHT, DraftRows
 from specpair.speculation.lenience import Lenience, lenient_ratios
+from specpair.speculation.own_token import draw_own
 
 
 class Block(NamedTuple):
@@ -66,20 +67,20 @@ class Judgement(NamedTuple):
     """[B] int64: a correction, or a bonus token if all were accepted."""
 
 
-def verify(target: Array, block: Block, accept_uniforms: Array, next_uniforms: Array) -> Judgement:
+def verify(target: Array, block: Block, accept_uniforms: Array, seeds: Array, steps: Array) -> Judgement:
     """Judges a batch of blocks in one pass.
 
     `target` holds the rows of all sequences one after the other, [sum of (K_b + 1), V], normalised, float32 or wider.
-    `accept_uniforms` [B, K] and `next_uniforms` [B] are in [0, 1). All are numpy arrays, or tensors on one device, and
-    so is the result.
+    `accept_uniforms` [B, K] are in [0, 1). `seeds` and `steps` [B] key the noise of the next tokens (`draw_own`). All
+    are numpy arrays, or tensors on one device, and so is the result.
     """
     if block.tokens.shape[1] == 0:
-        return Judgement(block.lengths, draw(target, next_uniforms))
+        return Judgement(block.lengths, draw_own(target, seeds, steps))
     with np.errstate(all="ignore"):  # rows that are not finite may give any result
         thresholds = acceptance_thresholds(target, block)
         accepted_counts = count_accepted(thresholds.acceptance, block, accept_uniforms)
         weights = residual_weights(target, block, thresholds, accepted_counts)
-        return Judgement(accepted_counts, draw(weights, next_uniforms))
+        return Judgement(accepted_counts, draw_own(weights, seeds, steps))
 
 
 def acceptance_thresholds(target: Array, block: Block) -> Thresholds:

@@ -158,15 +158,15 @@ async def test_the_block_rule_keyed_by_position_is_caught(tmp_path: Path, monkey
     def acceptance_noise(works: list[judging.VerifyWork], most: int) -> np.ndarray:
         return np.array([[draw(work, Domain.ACCEPT, work.first_position + i) for i in range(most)] for work in works])
 
-    def next_noise(works: list[judging.VerifyWork]) -> np.ndarray:
-        return np.array([draw(work, Domain.RESIDUAL, work.first_position) for work in works])
+    def next_keys(works: list[judging.VerifyWork]) -> list[np.ndarray]:
+        return [np.array([work.options.sampling.seed for work in works]), np.array([w.first_position for w in works])]
 
     def draw(work: judging.VerifyWork, domain: Domain, position: int) -> float:
         return draw_bits(work.options.sampling.seed, domain, position, 0) * 2.0**-BITS
 
     monkeypatch.setattr(drafting, "next_bits", next_bits)
     monkeypatch.setattr(judging, "acceptance_noise", acceptance_noise)
-    monkeypatch.setattr(judging, "next_noise", next_noise)
+    monkeypatch.setattr(judging, "next_keys", next_keys)
     await must_be_caught(tmp_path, [0.2, 0.8], [0.0, 1.0], num_speculative_tokens=5, draws=280)
 
 

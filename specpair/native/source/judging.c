@@ -1,10 +1,12 @@
 /* Judges a proposal by the token rule or the block rule, as specpair/speculation/verification.py does.
 
 The products of ratios are taken one by one, where numpy adds logarithms: thresholds may differ in their last bits. Each
-is a function of the same numbers, so the output is distributed as before. Draws have the bits of numpy's. */
+is a function of the same numbers, so the output is distributed as before. Of the same weights the same token is drawn. */
 
 #include "doubles.h"
 #include "drawing.h"
+#include "racing.h"
+#include <math.h>
 #include <stdlib.h>
 
 #define SMALLEST_WEIGHT 1e-250
@@ -84,9 +86,8 @@ static void widen(const float *row, int64_t width, double scale, double *weights
     for (int64_t i = 0; i < width; i++) weights[i] = row[i] * scale;
 }
 
-/* The residual after `count` tokens, max(scale p - q, 0), or the target's row where it has no mass. Returns the largest
-   weight. */
-static double find_residual(const struct Proposal *proposal, int64_t count, double scale, double *weights) {
+/* The residual after `count` tokens, max(scale p - q, 0), or the target's row where it has no mass. */
+static void find_residual(const struct Proposal *proposal, int64_t count, double scale, double *weights) {
     const float *target = proposal->target + count * proposal->width;
     widen(target, proposal->width, scale, weights);
     if (count < proposal->length) {
@@ -96,10 +97,8 @@ static double find_residual(const struct Proposal *proposal, int64_t count, doub
             *weight -= smaller(*weight, row.counts[i] * proposal->unit);
         }
     }
-    double largest = largest_weight(weights, proposal->width);
-    if (largest > SMALLEST_WEIGHT || count == proposal->length) return largest;
-    widen(target, proposal->width, scale, weights);
-    return largest_weight(weights, proposal->width);
+    if (count < proposal->length && !(largest_weight(weights, proposal->width) > SMALLEST_WEIGHT))
+        widen(target, proposal->width, scale, weights);
 }
 
 static int is_finite(const struct Proposal *proposal) {
@@ -120,21 +119,34 @@ static double scale_after(int64_t count, int64_t length, int64_t is_block, const
     return is_block && count < length ? joint[count] : 1.0;
 }
 
+/* Weights as the rates of a race with a sum between 1/2 and 1: scaled by a power of 2, so that rounding of the sum does not
+   change who wins. */
+static void to_rates(const double *weights, int64_t width, float *rates) {
+    double sum = 0.0;
+    int exponent;
+    for (int64_t i = 0; i < width; i++) sum += weights[i];
+    frexp(sum, &exponent);
+    double scale = isfinite(sum) ? ldexp(1.0, -exponent) : 1.0;
+    for (int64_t i = 0; i < width; i++) rates[i] = (float)(weights[i] * scale);
+}
+
 /* Judges a proposal, whose `table` [3][K] has sizes, tokens and their counts, all below `width` and sound, by uniforms [K]
-   and one for the next token. Writes to `judged` the accepted count, the next token, and whether the target's rows are
-   numbers. Returns 0, or 1 if there is no memory. */
+   and the noise of `seed` and `step` for the next token. Writes to `judged` the accepted count, the next token, and whether
+   the target's rows are numbers. Returns 0, or 1 if there is no memory. */
 EXPORT int64_t specpair_judge(const float *target, int64_t width, int64_t length, const int64_t *table,
                               const uint32_t *ids, const uint32_t *counts, int64_t total_log2, int64_t is_block,
-                              const double *uniforms, double next_uniform, int64_t *judged) {
+                              const double *uniforms, uint64_t seed, uint64_t step, int64_t *judged) {
     struct Proposal proposal = proposal_of(target, width, length, table, ids, counts, total_log2);
-    double *joint = malloc((length + 1 + width) * sizeof *joint);
+    double *joint = malloc((length + 1 + width) * sizeof *joint + width * sizeof(float));
     if (!joint) return 1;
     double *weights = joint + length + 1;
+    float *rates = (float *)(weights + width);
     if (is_block) find_joint(&proposal, joint);
     judged[0] = is_block ? accepted_in_block(&proposal, joint, uniforms) : accepted_one_by_one(&proposal, uniforms);
     double scale = scale_after(judged[0], length, is_block, joint);
-    double largest = find_residual(&proposal, judged[0], scale, weights);
-    judged[1] = draw_weighted(weights, width, largest, next_uniform);
+    find_residual(&proposal, judged[0], scale, weights);
+    to_rates(weights, width, rates);
+    judged[1] = first_to_arrive(rates, width, 0, seed, step, 0);
     judged[2] = is_finite(&proposal);
     free(joint);
     return 0;

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from specpair.options import Rule
 from specpair.speculation.arrays import Array, empty, in_kind_of, largest_of, library, to_doubles
-from specpair.speculation.draft_rows import SMALLEST_WEIGHT, draw
+from specpair.speculation.draft_rows import SMALLEST_WEIGHT
 from specpair.speculation.gumbel import choose
+from specpair.speculation.own_token import draw_own
 from specpair.speculation.trees.drawn_tree import DrawnTree
 from specpair.speculation.trees.siblings import Siblings, siblings_by_parent
 from specpair.speculation.trees.token_tree import ROOT, TokenTree
@@ -63,13 +64,18 @@ def verify_coupled_trees(
 
 
 def verify_trees(
-    target: Array, trees: Sequence[DrawnTree], rule: Rule, accept_uniforms: Sequence[np.ndarray], next_uniforms: Array
+    target: Array,
+    trees: Sequence[DrawnTree],
+    rule: Rule,
+    accept_uniforms: Sequence[np.ndarray],
+    seeds: Array,
+    steps: Array,
 ) -> list[TreeVerdict]:
     """The token rule or the block rule.
 
     `target` [sum of (N_b + 1), V] holds the rows of all sequences one after the other, normalised, as a numpy array or
-    as a tensor on any device; `next_uniforms` [B] is of the same kind. `accept_uniforms` has [N_b] for each tree, keyed
-    by step and node. Uniforms are in [0, 1).
+    as a tensor on any device; `seeds` and `steps` [B], which key the noise of the next tokens, are of the same kind.
+    `accept_uniforms` in [0, 1) has [N_b] for each tree, keyed by step and node.
     """
     siblings = [siblings_by_parent(drawn) for drawn in trees]
     firsts = np.cumsum([0, *(len(drawn.tree) + 1 for drawn in trees)])[:-1].tolist()
@@ -78,7 +84,7 @@ def verify_trees(
         numbers = uniforms.tolist()
         ends.append(RULES[rule](offered, lambda node, threshold, numbers=numbers: numbers[node] < threshold))
     rows = np.array([first + 1 + end.node for first, end in zip(firsts, ends, strict=True)], dtype=np.int64)
-    tokens = draw(next_weights(target, rows, ends, siblings), next_uniforms).tolist()
+    tokens = draw_own(next_weights(target, rows, ends, siblings), seeds, steps).tolist()
     return [
         TreeVerdict(drawn.tree.path(end.node), token) for drawn, end, token in zip(trees, ends, tokens, strict=True)
     ]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from specpair.options import Rule, SamplingOptions
-from specpair.speculation import coupling
+from specpair.speculation import coupling, device_race
 from specpair.speculation.counted_rows import CountedRows
 from specpair.speculation.device_race import race
 from specpair.speculation.device_randomness import as_signed
@@ -77,7 +77,7 @@ def judged(rule: Rule) -> Judgement:
 
     draft = DraftRows(whole(2, 2, 4), parts(2, 2, 4), parts(2, 2))
     block = Block(whole(2, 2), whole(2), draft, whole(2, 2), rule)
-    return verify(torch.ones(6, 50, device=DEVICE), block, parts(2, 2), parts(2))
+    return verify(torch.ones(6, 50, device=DEVICE), block, parts(2, 2), whole(2), whole(2))
 
 
 @pytest.mark.parametrize("rule", [Rule.TOKEN, Rule.BLOCK])
@@ -94,10 +94,10 @@ def test_no_option_waits_for_the_device() -> None:
 
 
 def test_rows_are_raced_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coupling, "RACED_ROWS", 2)
+    monkeypatch.setattr(device_race, "RACED_ROWS", 2)
     target = random_logits(1, 5).softmax(-1)
     expected, _ = coupling.choices(target, range(5), range(5))
-    parts = [race(*part) for part in coupling.parts_of(target, [torch.arange(5)] * 2)]
+    parts = [race(*part) for part in device_race.parts_of(target, [torch.arange(5)] * 2)]
     assert [len(part) for part in parts] == [2, 2, 1]
     assert np.array_equal(torch.cat(parts).numpy(), expected)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from draft_service.ahead import row_cost
-from draft_service.ahead.row_cost import ALONE_SECONDS, INTERVAL, MEMORY, PART, RowCost
+from draft_service.ahead.row_cost import ALONE_SECONDS, BYTES, INTERVAL, MEMORY, PART, RowCost
 
 
 class Machine:
@@ -61,3 +61,8 @@ def test_it_is_measured_as_seldom_as_it_says(machine: Machine) -> None:
         machine.now += INTERVAL / 100
         cost.seconds(8)
     assert 9 <= (machine.used - used) / (2 * machine.loop_seconds) <= 10
+
+
+def test_what_is_large_costs_more(machine: Machine) -> None:
+    cost = RowCost()
+    assert cost.seconds(8, 2 * BYTES) == pytest.approx(3 * cost.seconds(8))

@@ -56,8 +56,8 @@ def test_greedy_targets_are_judged_as_if_they_were_sampled(rule: Rule, lengths: 
         seeds = [b for b, length in enumerate(lengths) for _ in range(length + 1)]
         expected = verify_coupled(target, tokens, np.array(lengths), seeds, range(len(logits)))
     else:
-        noise = padded([one.accept_uniforms for one in batch], 0.0), torch.rand(len(batch), dtype=torch.float64)
-        expected = verify(target, as_block(batch), *noise)
+        uniforms, keys = padded([one.accept_uniforms for one in batch], 0.0), torch.arange(len(batch))
+        expected = verify(target, as_block(batch), uniforms, keys, keys)
     assert verdicts.accepted_counts.tolist() == expected.accepted_counts.tolist()
     assert verdicts.next_tokens.tolist() == expected.next_tokens.tolist()
 

@@ -49,7 +49,7 @@ def test_draw_never_gives_a_token_without_weight(width, dtype):
 def test_draw_follows_the_weights_with_real_noise():
     count = 40_000
     weights = torch.tensor([[0.1, 0.0, 3.0, 0.5, 1.4]], dtype=torch.float64)
-    noise = torch.from_numpy(uniforms(random_words(1, Domain.RESIDUAL, 1, 0, count)))
+    noise = torch.from_numpy(uniforms(random_words(1, Domain.DRAFT, 1, 0, count)))
     drawn = draw_both(weights.expand(count, -1), noise)
     observed = np.bincount(drawn.numpy(), minlength=5)
     assert observed[1] == 0

@@ -16,8 +16,10 @@ from specpair.native.library import native_library, quick_functions
 from specpair.options import Rule
 from specpair.speculation.count_row import CountRow
 from specpair.speculation.counted_rows import UINT32, CountedRows
-from specpair.speculation.draft_rows import DraftRows, draw, stack_blocks
+from specpair.speculation.draft_rows import DraftRows, stack_blocks
+from specpair.speculation.gumbel import choose_and_look
 from specpair.speculation.native_judging import can_judge, judge_natively
+from specpair.speculation.own_token import draw_own, to_rates
 from specpair.speculation.sparse_rows import draw_counts, sparsify
 from specpair.speculation.verification import (
     Block,
@@ -34,6 +36,7 @@ EXACT, CLOSE = 1e-12, 1e-12
 ROUNDING = 2.0**-50
 """Of sums of numbers below 1 that are added in another order: some units in the last place of 1."""
 BELOW_ONE = 1 - 2.0**-53
+STEP = 3
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -50,7 +53,8 @@ class Case:
     """[K + 1, V] float32"""
     draft: CountedRows
     accept_uniforms: np.ndarray
-    next_uniform: float
+    seed: int
+    """Of the noise of the next token."""
 
 
 def counted(rows: list[CountRow], tokens: list[int], total_log2: int, vocab_size: int) -> CountedRows:
@@ -87,7 +91,7 @@ def random_case(seed: int, length: int, width: int, spread: float, zeros: float,
         target=logits.softmax(-1).numpy(),
         draft=counted(rows, tokens, 24, width),
         accept_uniforms=uniforms[:length],
-        next_uniform=float(uniforms[-1]),
+        seed=seed,
     )
 
 
@@ -136,26 +140,31 @@ def expected_counts(acceptance: np.ndarray, uniforms: np.ndarray, rule: Rule) ->
     return found
 
 
+def first_two(weights: np.ndarray, seeds: np.ndarray, steps: np.ndarray) -> list[int]:
+    """The first tokens to arrive: by rounding of the weights the second may be the first."""
+    return list(choose_and_look(torch.from_numpy(to_rates(weights)), seeds.tolist(), steps.tolist(), 2)[1][0].token_ids)
+
+
 @rules
 @given(case=cases)
 @settings(max_examples=300)
 def test_decisions_are_those_of_numpy(rule: Rule, case: Case) -> None:
     assert can_judge(case.target, [case.draft])
-    uniforms, noise = case.accept_uniforms[None], np.array([case.next_uniform])
-    (decision,) = judge_natively(case.target, [case.draft], rule, uniforms, noise)
+    uniforms, keys = case.accept_uniforms[None], (np.array([case.seed]), np.array([STEP]))
+    (decision,) = judge_natively(case.target, [case.draft], rule, uniforms, *keys)
     assert decision.is_finite
     if not uniforms.size:
-        assert (decision.accepted_count, decision.next_token) == (0, draw(case.target, noise)[0])
+        assert (decision.accepted_count, decision.next_token) == (0, draw_own(case.target, *keys)[0])
         return
     block = as_block(case, rule)
     thresholds = numpy_thresholds(case, block)
     assert decision.accepted_count in expected_counts(thresholds.acceptance[0], case.accept_uniforms, rule)
     weights = residual_weights(case.target, block, thresholds, np.array([decision.accepted_count]))
     if rule is Rule.TOKEN or decision.accepted_count in (0, uniforms.shape[1]):  # scaled by 1
-        assert decision.next_token == draw(weights, noise)[0]
-    else:
-        low, high = (draw(weights, np.clip(noise + off, 0.0, BELOW_ONE))[0] for off in (-1e-9, 1e-9))
-        assert low <= decision.next_token <= high and weights[0, decision.next_token] > 0
+        assert decision.next_token == draw_own(weights, *keys)[0]
+    else:  # the last bits of its scale are others
+        assert weights[0, decision.next_token] > 0
+        assert decision.next_token in first_two(weights, *keys)
 
 
 @rules
@@ -175,14 +184,16 @@ def test_thresholds_and_residuals_are_those_of_numpy(rule: Rule, case: Case) -> 
 @rules
 def test_a_proposal_is_judged_in_company_as_it_is_alone(rule: Rule) -> None:
     batch = [random_case(seed, length, 300, 1.0, 0.1, 0.5) for seed, length in enumerate((3, 0, 5, 1, 8))]
-    noise = np.array([case.next_uniform for case in batch])
+    seeds, steps = np.array([case.seed for case in batch]), np.arange(5)
     uniforms = np.zeros((5, 8))
     for row, case in zip(uniforms, batch, strict=True):
         row[: len(case.accept_uniforms)] = case.accept_uniforms
     rows = np.concatenate([case.target for case in batch])
-    together = judge_natively(rows, [case.draft for case in batch], rule, uniforms, noise)
+    together = judge_natively(rows, [case.draft for case in batch], rule, uniforms, seeds, steps)
     alone = [
-        judge_natively(case.target, [case.draft], rule, case.accept_uniforms[None], noise[i : i + 1])[0]
+        judge_natively(case.target, [case.draft], rule, case.accept_uniforms[None], seeds[i : i + 1], steps[i : i + 1])[
+            0
+        ]
         for i, case in enumerate(batch)
     ]
     assert together == alone
@@ -194,12 +205,12 @@ def test_rows_that_are_not_finite_are_told() -> None:
         spoilt = case.target.copy()
         spoilt[row] = np.nan
         both = np.concatenate((spoilt, case.target))
-        uniforms, noise = np.stack([case.accept_uniforms] * 2), np.array([case.next_uniform] * 2)
+        uniforms, keys = np.stack([case.accept_uniforms] * 2), np.array([case.seed] * 2)
         for rule in (Rule.TOKEN, Rule.BLOCK):
-            first, second = judge_natively(both, [case.draft] * 2, rule, uniforms, noise)
+            first, second = judge_natively(both, [case.draft] * 2, rule, uniforms, keys, keys)
             assert not first.is_finite and second.is_finite
             assert 0 <= first.accepted_count <= 3 and 0 <= first.next_token < 40
-            assert judge_natively(case.target, [case.draft], rule, uniforms[:1], noise[:1]) == [second]
+            assert judge_natively(case.target, [case.draft], rule, uniforms[:1], keys[:1], keys[:1]) == [second]
 
 
 def test_what_it_cannot_read_is_left_to_numpy() -> None:

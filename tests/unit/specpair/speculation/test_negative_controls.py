@@ -112,7 +112,7 @@ def write_texts(rule: Rule, draft: Tensor, *, shared_noise: bool = False, keyed_
             rule,
         )
         rows = TARGET.expand(SAMPLES * (BLOCK + 1), -1).contiguous()
-        counts, following = verify(rows, block, accept, draws(Domain.RESIDUAL, steps, 0))
+        counts, following = verify(rows, block, accept, torch.arange(SAMPLES), steps)
         commit(texts, lengths, tokens, counts, following)
     return texts[:, :LENGTH]
 

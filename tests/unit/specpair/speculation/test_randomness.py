@@ -140,7 +140,7 @@ def test_draws_are_uniform_whatever_varies(varied):
 
 def test_uniforms_lie_in_the_half_open_interval_with_all_their_bits():
     count = 50_000
-    bits = random_bits(3, Domain.RESIDUAL, 0, count)
+    bits = random_bits(3, Domain.ACCEPT, 0, count)
     assert bits.min() >= 0 and bits.max() < 2**BITS
     assert uniforms(np.array([0, 2**64 - 1], dtype=np.uint64)).tolist() == [0.0, 1 - 2.0**-BITS]
     set_share = ((bits[:, None] >> np.arange(BITS)) & 1).mean(0)

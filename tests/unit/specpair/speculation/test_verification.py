@@ -12,6 +12,7 @@ from torch import Tensor
 from specpair.options import Rule
 from specpair.speculation.count_row import TOTAL, CountRow
 from specpair.speculation.draft_rows import DraftRows, stack_blocks
+from specpair.speculation.own_token import draw_own
 from specpair.speculation.sparse_rows import draw_counts, sparsify
 from specpair.speculation.verification import (
     Block,
@@ -22,6 +23,7 @@ from specpair.speculation.verification import (
     verify,
 )
 
+STEP = 3
 BELOW_ONE = 1 - 2.0**-53
 rules = pytest.mark.parametrize("rule", (Rule.TOKEN, Rule.BLOCK))
 
@@ -39,7 +41,8 @@ class Proposal:
     rule: Rule
     accept_uniforms: Tensor
     """[K]"""
-    next_uniform: float
+    seed: int = 0
+    """Of the noise of the next token."""
 
 
 def random_rows(generator: torch.Generator, count: int, vocab_size: int, spread: float) -> Tensor:
@@ -58,7 +61,7 @@ def random_proposal(seed: int, length: int, rule: Rule, vocab_size: int = 40) ->
         draft=draft_rows(rows, tokens),
         rule=rule,
         accept_uniforms=torch.rand(length, generator=generator, dtype=torch.float64),
-        next_uniform=torch.rand((), generator=generator, dtype=torch.float64).item(),
+        seed=seed,
     )
 
 
@@ -92,13 +95,18 @@ def judge(batch: list[Proposal]) -> Judgement:
     """In numpy and as tensors, which must agree."""
     target = torch.cat([one.target for one in batch])
     accept = padded([one.accept_uniforms for one in batch], 0.0)
-    following = torch.tensor([one.next_uniform for one in batch], dtype=torch.float64)
-    verdicts = verify(target.numpy(), as_block(batch, np.asarray), accept.numpy(), following.numpy())
-    same = verify(target, as_block(batch), accept, following)
+    keys = torch.tensor([one.seed for one in batch]), torch.full((len(batch),), STEP)
+    verdicts = verify(target.numpy(), as_block(batch, np.asarray), accept.numpy(), *(key.numpy() for key in keys))
+    same = verify(target, as_block(batch), accept, *keys)
     finite = ~torch.stack([one.target.isnan().any() for one in batch]).numpy()
     for ours, theirs in zip(verdicts, same, strict=True):
         assert ours[finite].tolist() == theirs.numpy()[finite].tolist()
     return verdicts
+
+
+def own_token(row: list[float], seed: int) -> np.ndarray:
+    """What is drawn from weights [V]: [1]."""
+    return draw_own(np.array([row]), np.array([seed]), np.array([STEP]))
 
 
 def dense(draft: DraftRows, vocab_size: int) -> Tensor:
@@ -198,7 +206,7 @@ def simple(
     rule: Rule,
     *,
     uniform: float = 0.0,
-    next_uniform: float = 0.0,
+    seed: int = 0,
 ) -> Proposal:
     rows = np.array(draft).reshape(len(tokens), len(target[0]))
     token_ids = np.broadcast_to(np.arange(rows.shape[1]), rows.shape).copy()
@@ -208,7 +216,7 @@ def simple(
         draft=DraftRows.of(token_ids, rows, np.array(tokens, dtype=np.int64)),
         rule=rule,
         accept_uniforms=torch.full((len(tokens),), uniform, dtype=torch.float64),
-        next_uniform=next_uniform,
+        seed=seed,
     )
 
 
@@ -227,8 +235,9 @@ def test_a_token_of_probability_zero_is_never_accepted(rule):
 @pytest.mark.parametrize("uniform", [0.0, 0.5, BELOW_ONE])
 def test_equal_distributions_accept_everything(rule, uniform):
     row = [0.125, 0.25, 0.625]
-    verdict = judge([simple([row] * 4, [row] * 3, [0, 1, 2], rule, uniform=uniform, next_uniform=BELOW_ONE)])
-    assert (verdict.accepted_counts.item(), verdict.next_tokens.item()) == (3, 2)
+    verdict = judge([simple([row] * 4, [row] * 3, [0, 1, 2], rule, uniform=uniform)])
+    own = own_token(row, 0).tolist()
+    assert (verdict.accepted_counts.tolist(), verdict.next_tokens.tolist()) == ([3], own)
 
 
 @rules
@@ -238,7 +247,7 @@ def test_a_greedy_target_accepts_what_it_would_have_written(rule, uniform, token
     """Whatever the uniforms: Stratos, "Speculative Decoding", appendix A."""
     greedy = torch.eye(3)[[2, 0, 1, 2]].tolist()
     draft = [[0.2, 0.3, 0.5]] * 3
-    verdict = judge([simple(greedy, draft, tokens, rule, uniform=uniform, next_uniform=uniform)])
+    verdict = judge([simple(greedy, draft, tokens, rule, uniform=uniform)])
     assert (verdict.accepted_counts.item(), verdict.next_tokens.item()) == (accepted, [2, 0, 1, 2][accepted])
 
 
@@ -264,10 +273,11 @@ def test_the_block_rule_takes_the_last_token_that_passes():
 
 @rules
 def test_without_a_proposal_the_next_token_comes_from_the_target(rule):
-    for uniform, token in ((0.0, 0), (0.24, 0), (0.25, 2), (BELOW_ONE, 2)):
-        one = simple([[0.25, 0.0, 0.75]], [], [], rule, next_uniform=uniform)
+    row = [0.25, 0.0, 0.75]
+    for seed in range(20):
+        one = simple([row], [], [], rule, seed=seed)
         one = Proposal(**{**vars(one), "draft": draft_rows([], [])})
-        verdict = judge([one, one])
+        verdict, token = judge([one, one]), own_token(row, seed)[0]
         assert verdict.accepted_counts.tolist() == [0, 0] and verdict.next_tokens.tolist() == [token] * 2
 
 
@@ -276,9 +286,10 @@ def test_a_residual_without_mass_gives_way_to_the_target(rule):
     """Only rounding can reject here: q exceeds p by its last bits everywhere, so nothing is left of p - q."""
     p = [0.3, 0.7]
     q = [value * (1 + 1e-12) for value in p]
-    for uniform, token in ((0.0, 0), (0.29, 0), (0.31, 1), (BELOW_ONE, 1)):
-        verdict = judge([simple([p, p], [q], [0], rule, uniform=BELOW_ONE, next_uniform=uniform)])
-        assert (verdict.accepted_counts.item(), verdict.next_tokens.item()) == (0, token)
+    for seed in range(20):
+        verdict = judge([simple([p, p], [q], [0], rule, uniform=BELOW_ONE, seed=seed)])
+        assert verdict.accepted_counts.item() == 0
+        assert verdict.next_tokens.tolist() == own_token(p, seed).tolist()
 
 
 @rules

@@ -10,6 +10,7 @@ from torch import Tensor
 from specpair.options import Rule
 from specpair.speculation.coupling import verify_choices, verify_coupled
 from specpair.speculation.gumbel import choose, choose_and_look
+from specpair.speculation.own_token import draw_own
 from specpair.speculation.sparse_rows import sparsify
 from specpair.speculation.trees.drawing import draw_siblings
 from specpair.speculation.trees.drawn_tree import DrawnTree, Row
@@ -42,11 +43,11 @@ def as_chain(one: Proposal) -> DrawnTree:
 def test_a_chain_has_the_verdict_of_the_rules_for_chains(rule: Rule, lengths: list[int], seed: int) -> None:
     batch = [random_proposal(seed + b, length, rule) for b, length in enumerate(lengths)]
     target = torch.cat([one.target for one in batch]).numpy()
-    following = np.array([one.next_uniform for one in batch])
+    keys = np.array([one.seed for one in batch]), np.arange(len(batch))
     accept = padded([one.accept_uniforms for one in batch], 0.0).numpy()
-    expected = verify(target, as_block(batch, np.asarray), accept, following)
+    expected = verify(target, as_block(batch, np.asarray), accept, *keys)
     own = [one.accept_uniforms.numpy() for one in batch]
-    verdicts = verify_trees(target, [as_chain(one) for one in batch], rule, own, following)
+    verdicts = verify_trees(target, [as_chain(one) for one in batch], rule, own, *keys)
     assert [len(verdict.path) for verdict in verdicts] == expected.accepted_counts.tolist()
     assert [verdict.next_token for verdict in verdicts] == expected.next_tokens.tolist()
 
@@ -77,12 +78,12 @@ def test_a_verdict_is_the_same_alone_beside_others_and_of_tensors(
     batch = [random_tree(seed + b, count, replaces=replaces) for b, count in enumerate(counts)]
     noise = np.random.default_rng(seed)
     accept = [noise.random(len(drawn.tree)) for _, drawn in batch]
-    following = noise.random(len(batch))
+    seeds = noise.integers(2**62, size=len(batch))
     target, proposed = torch.cat([rows for rows, _ in batch]), [drawn for _, drawn in batch]
-    together = verify_trees(target.numpy(), proposed, rule, accept, following)
-    assert verify_trees(target, proposed, rule, accept, torch.from_numpy(following)) == together
+    together = verify_trees(target.numpy(), proposed, rule, accept, seeds, seeds)
+    assert verify_trees(target, proposed, rule, accept, *[torch.from_numpy(seeds)] * 2) == together
     for b, (rows, drawn) in enumerate(batch):
-        alone = verify_trees(rows.numpy(), [drawn], rule, accept[b : b + 1], following[b : b + 1])
+        alone = verify_trees(rows.numpy(), [drawn], rule, accept[b : b + 1], seeds[b : b + 1], seeds[b : b + 1])
         assert alone == [together[b]]
         check_path(drawn.tree, together[b])
         assert rows[1 + (together[b].path or [ROOT])[-1], together[b].next_token] > 0
@@ -104,7 +105,7 @@ def test_a_greedy_target_is_followed_as_if_it_were_sampled(rule: Rule, count: in
             choices[drawn.tree.parents[node] + 1] = drawn.tree.tokens[node]
     one_hot = torch.nn.functional.one_hot(choices, VOCABULARY).double()
     noise = np.random.default_rng(seed)
-    sampled = verify_trees(one_hot.numpy(), [drawn], rule, [noise.random(len(drawn.tree))], noise.random(1))
+    sampled = verify_trees(one_hot.numpy(), [drawn], rule, [noise.random(len(drawn.tree))], *[np.array([seed])] * 2)
     assert follow_choices([drawn.tree], choices.tolist()) == sampled
 
 
@@ -114,8 +115,9 @@ def test_a_residual_without_mass_gives_way_to_the_targets_row(rule: Rule) -> Non
     row = np.array([0.25, 0.75])
     drawn = DrawnTree.of(TokenTree.chain([0]), [Row(np.arange(2), row * (1 + 2.0**-52))])
     target = np.tile(row, (2, 1))
-    verdicts = [verify_trees(target, [drawn], rule, [np.array([1 - 2.0**-53])], np.array([u])) for u in (0.2, 0.3)]
-    assert verdicts == [[TreeVerdict([], 0)], [TreeVerdict([], 1)]]
+    for key in np.arange(20).reshape(-1, 1):
+        verdicts = verify_trees(target, [drawn], rule, [np.array([1 - 2.0**-53])], key, key)
+        assert verdicts == [TreeVerdict([], draw_own(row[None], key, key)[0])]
 
 
 @given(st.lists(trees(), min_size=1, max_size=4), st.data())
