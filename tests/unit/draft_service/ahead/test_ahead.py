@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from torch import Tensor, empty, zeros
+from torch import Tensor, empty
 
 from draft_service.ahead import ahead as module
 from draft_service.ahead.ahead import (
@@ -24,9 +24,8 @@ from specpair.engine.work import Work
 from specpair.options import Drafter, Rule, SamplingOptions, SequenceOptions
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.sequences.sequence import Sequence
-from specpair.speculation.count_row import TOTAL, CountRow
+from specpair.speculation.count_row import CountRow
 from specpair.speculation.outlook import Outlook
-from specpair.speculation.own_token import foresee
 
 LENGTH = 10
 BLOCK = list(range(100, 104))
@@ -310,35 +309,6 @@ async def test_large_proposals_are_fewer(clock: Clock) -> None:
     for _ in range(30):
         await begun(ahead, held_sequence(), dense=True)
     assert 0 < ahead.branch_count <= most
-
-
-@pytest.mark.parametrize("dense", [False, True])
-async def test_where_rows_are_sent_the_noise_of_the_targets_own_token_says_which_to_prepare_for(
-    clock: Clock, dense: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """That of the step whose outcome is guessed at. The drawn token never comes after it was rejected."""
-    monkeypatch.setattr(RowCost, "seconds", lambda _, count, size: 0.0)
-    ids = list(range(90, 150))
-    row = CountRow(ids, [TOTAL // len(ids)] * len(ids))
-    probabilities = zeros(200)
-    probabilities[ids] = 1 / len(ids)
-    for step in (0, 3):
-        ahead, held = WorkAhead(engine := FakeEngine()), held_sequence(temperature=1.0)
-        held.last_step = step
-        await asyncio.sleep(0)  # until it is answered
-        rows = {"dense": [probabilities] * len(BLOCK)} if dense else {"counts": [row] * len(BLOCK)}
-        ahead.begin(
-            held,
-            call_of(step=step),
-            replace(drafted(), outlooks=(), **{"counts": [], **rows}),
-            AheadOrder(max_outcomes=64, count=4, min_confidence=0.0, max_length=100),
-            lambda block: None,
-        )
-        (likely,) = foresee([row], 1, step)
-        for accepted, drawn in enumerate(BLOCK):
-            ends = [work.sequence.tokens[LENGTH:] for work in engine.works if work.looks_beyond]
-            first = {tokens[-1] for tokens in ends if len(tokens) == accepted + 1 and tokens[:-1] == BLOCK[:accepted]}
-            assert first and first <= set(likely.token_ids) - {drawn}
 
 
 async def test_a_repeated_call_gets_what_is_ready_on_another_stream_alone() -> None:
