@@ -14,6 +14,7 @@ _SIGNATURES = {
         *(_DATA, _INTEGER, _INTEGER, _DATA, _DATA, _INTEGER, _DATA),
         *(_INTEGER, _DATA, _DATA, _DATA),
     ),
+    "specpair_foresee": (_DATA, _DATA, _INTEGER, _KEY, _KEY, _INTEGER, _DATA, _DATA),
     "specpair_check_rows": (_INTEGER, _DATA, _DATA, _INTEGER, _DATA, _INTEGER, _INTEGER, _INTEGER),
     "specpair_judge": (
         *(_DATA, _INTEGER, _INTEGER, _DATA, _DATA, _DATA, _INTEGER, _INTEGER),

@@ -6,12 +6,14 @@ The logarithm is the C library's: two times that are equal but for its last bit 
 from array import array
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from specpair.native.library import quick_functions
+from specpair.speculation.count_row import UINT32, CountRow
 from specpair.speculation.native_softmax import FEW_LOGITS
-from specpair.speculation.outlook import Outlook
+from specpair.speculation.outlook import WIDTH, Outlook
 
 
 def race(
@@ -44,6 +46,20 @@ def race(
         raise MemoryError
     ends = zip(range(0, count * width, width or 1), sizes, strict=False)
     return winners, [Outlook(tokens[i : i + size].tolist(), shares[i : i + size].tolist()) for i, size in ends]
+
+
+def foresee(rows: Sequence[CountRow], seed: int, step: int) -> list[Outlook] | None:
+    """The outlooks of `own_token.foresee`; None if the library is not loaded."""
+    if (functions := quick_functions()) is None:
+        return None
+    tokens, shares = array("q", bytes(8 * WIDTH)), array("d", bytes(8 * WIDTH))
+    found = _address(tokens), _address(shares)
+    outlooks: list[Outlook] = []
+    for row in rows:
+        ids, counts = (np.require(part, UINT32, "C") for part in row)
+        size = functions.specpair_foresee(ids.ctypes.data, counts.ctypes.data, len(ids), seed, step, WIDTH, *found)
+        outlooks.append(Outlook(tokens[:size].tolist(), shares[:size].tolist()))
+    return outlooks
 
 
 def _address(numbers: "array[int] | array[float]") -> int:

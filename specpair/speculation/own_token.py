@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from specpair.speculation import native_racing
 from specpair.speculation.arrays import Array
 from specpair.speculation.count_row import CountRow
 from specpair.speculation.device_race import race_in_parts
@@ -46,9 +47,11 @@ def to_rates(weights: np.ndarray) -> np.ndarray:
 
 def foresee(rows: Sequence[CountRow], seed: int, step: int) -> list[Outlook]:
     """For each of the draft's rows, the first tokens to arrive in the race that draws the target's own token of the
-    step: if the target's weights were this row."""
+    step: if the target's weights were this row. By the compiled library, where it is loaded; numpy is the reference."""
     if not rows:
         return []
+    if (foreseen := native_racing.foresee(rows, seed, step)) is not None:
+        return foreseen
     tokens = [np.asarray(row.token_ids, dtype=np.int64) for row in rows]
     largest = max(int(own.max()) for own in tokens)
     lanes = random_words(seed, Domain.GUMBEL, step, 0, largest // LANES + 1).view("<u2")

@@ -116,3 +116,11 @@ def test_what_is_foreseen_comes() -> None:
     by_the_row = (draft.argmax(-1).numpy() == drawn).mean()
     assert hits(target) > 0.99
     assert hits(draft) > by_the_row + 0.1
+
+
+def test_the_order_of_a_rows_tokens_says_nothing() -> None:
+    (row,) = sparsify(some_rows(1, 900))
+    shuffled = np.random.default_rng(1).permutation(len(row.token_ids))
+    other = CountRow(np.asarray(row.token_ids)[shuffled], np.asarray(row.counts)[shuffled])
+    (first,), (second,) = foresee([row], 5, 9), foresee([other], 5, 9)
+    assert list(first.token_ids) == list(second.token_ids) and first.shares == pytest.approx(second.shares)
