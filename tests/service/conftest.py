@@ -23,7 +23,7 @@ def one_thread_each() -> None:
 @pytest.fixture(autouse=True)
 def the_same_row_cost_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """How many proposals are prepared depends on the speed of the processor, except in tests."""
-    monkeypatch.setattr(RowCost, "seconds", lambda _, count: count * ROW_SECONDS)
+    monkeypatch.setattr(RowCost, "seconds", lambda _, count, size: count * ROW_SECONDS)
 
 
 @pytest.fixture(scope="module")

@@ -172,7 +172,7 @@ async def test_tokens_that_the_options_exclude_are_not_prepared_for_and_nothing_
     draft: RunningModel, sampling: dict[str, Any], count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There are no ranks beyond those that may come."""
-    monkeypatch.setattr("draft_service.ahead.row_cost.RowCost.seconds", lambda _, count: 0.0)
+    monkeypatch.setattr("draft_service.ahead.row_cost.RowCost.seconds", lambda _, count, size: 0.0)
     fields = {"sampling": {"seed": 4, **sampling}, "rule": "ACCEPTANCE_RULE_COUPLED"}
     async with ahead_caller(draft) as caller:
         await open_sequence(draft, "s", PROMPT, **fields)

@@ -206,7 +206,7 @@ async def test_an_order_for_nothing_is_refused(draft: RunningModel, field: str) 
 
 
 async def test_blocks_near_the_longest_length_are_shorter(draft: RunningModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RowCost, "seconds", lambda _, count: 0.0)  # so that all lengths are among them
+    monkeypatch.setattr(RowCost, "seconds", lambda _, count, size: 0.0)  # so that all lengths are among them
     fields = {"sampling": SAMPLINGS["sampled"]}
     most = len(PROMPT) + 4
     async with ahead_caller(draft) as caller:
