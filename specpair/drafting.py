@@ -57,6 +57,9 @@ class Drafting(Protocol):
     outlooks: list[Outlook]
     rank: int
     """Place in the outlook of the first row of the token that is taken from it; 0: the drawn one."""
+    race_step: int | None
+    """The first token is the one of the `rank` in the race that draws the target's own token of this step; None: it is
+    drawn as the others are."""
     done: bool
     error: Exception | None
 
@@ -69,6 +72,10 @@ def draw_next(works: list[Any], logits: Tensor) -> None:
     """Draws the next token of every proposal, each a `Drafting`, from logits `[proposals, vocabulary]`."""
     mask_vocabulary(works, logits)
     adjusted = adjust_rows(works, logits)
+    if foreseen := [i for i, work in enumerate(works) if begins_with_own_token(work)]:
+        take_foreseen([works[i] for i in foreseen], adjusted[foreseen])
+        drawn = [i for i in range(len(works)) if i not in set(foreseen)]
+        works, adjusted = [works[i] for i in drawn], adjusted[drawn]
     chosen: dict[Sampler, list[int]] = {}
     for i, work in enumerate(works):
         if not work.done:
@@ -115,7 +122,7 @@ def end_early(work: Drafting) -> None:
     drop a token for what came after it would bias the output (docs/exactness.md, rule 8)."""
     work.done = True
     del work.outlooks[len(work.tokens) :]  # of that row
-    if not work.tokens and not work.rank:
+    if not work.tokens and not work.rank and work.race_step is None:
         work.error = NotFiniteError()
 
 
@@ -201,6 +208,25 @@ def sample_coupled(works: list[Any], adjusted: Tensor) -> None:
             take(work, own)
 
 
+def begins_with_own_token(work: Drafting) -> bool:
+    """Whether the next token of a work is not drawn, but one that the target may add by itself."""
+    return work.race_step is not None and not work.tokens and not work.done
+
+
+def take_foreseen(works: list[Any], adjusted: Tensor) -> None:
+    """Takes the token of each work's rank in the race of its step, by the adjusted logits `[works, vocabulary]`."""
+    rows = distributions(works, adjusted)
+    seeds, steps = [work.options.sampling.seed for work in works], [work.race_step for work in works]
+    outlooks = choose_and_look(rows, seeds, steps, WIDTH)[1]
+    for work, outlook, is_finite in zip(works, outlooks, came_of_finite(native(rows)).tolist(), strict=True):
+        if not is_finite or work.rank >= len(outlook.token_ids):
+            end_early(work)
+            continue
+        work.outlooks.append(outlook)
+        work.counts.append(CountRow((), ()))
+        take(work, outlook.token_ids[work.rank])
+
+
 def ranked(work: Drafting, token: int) -> int | None:
     """The token to take from a row: the drawn one, or, if it is the first, the one that has the work's rank in its
     outlook. None, and the work ends, if there is none."""
@@ -235,9 +261,11 @@ def next_bits(work: Drafting) -> int:
 
 
 def bits_of(work: Drafting, count: int) -> np.ndarray:
-    """Random bits for the first tokens of a work: int64 `[count]`."""
-    first = first_offset(work.options.draft_index)
-    return random_bits(work.options.sampling.seed, Domain.DRAFT, work.step, count, first)
+    """Random bits for the first tokens of a work: int64 `[count]`. One that begins with the target's own token has none
+    for that, and for the others what a proposal after it has."""
+    first, has_none = first_offset(work.options.draft_index), work.race_step is not None
+    bits = random_bits(work.options.sampling.seed, Domain.DRAFT, work.step, count - has_none, first)
+    return np.concatenate((np.zeros(1, dtype=np.int64), bits)) if has_none else bits
 
 
 def take(work: Drafting, token: int) -> None:

@@ -48,6 +48,7 @@ def chain_of(
         looks=work.looks,
         is_awaited=is_awaited,
         rank=0 if drawn else work.rank,
+        race_step=None if drawn else work.race_step,
     )
 
 

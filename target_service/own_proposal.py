@@ -39,6 +39,7 @@ class OwnDraft:
     looks: bool = False
     outlooks: list[Outlook] = field(default_factory=list)
     rank: int = 0
+    race_step: int | None = None
     done: bool = False
     error: Exception | None = None
     parents: tuple[int, ...] = ()

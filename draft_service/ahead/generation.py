@@ -12,6 +12,7 @@ from draft_service.drafters.model import ProposeWork
 from draft_service.proposal import AheadOrder, Deliver, Drafted, PreparedBlock, ProposeCall
 from specpair.engine.work import Work
 from specpair.errors import ShuttingDownError
+from specpair.options import Encoding
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.sequences.sequence import Sequence
 from specpair.speculation.outlook import Outlook
@@ -87,7 +88,7 @@ class Generation:
         chosen = self._best(self._guesses(counts, least), most) or self._best(self._guesses(counts, 0.0), most)
         self.row_count = len(chosen)
         unknown = [guess for guess in chosen if guess.outcome.next_token_id <= UNKNOWN]
-        if self._held.options.ignores_proposals and not self._order.min_confidence:
+        if self._can_begin_ranked:
             for guess in unknown:
                 self._begin_ranked(guess)
         elif unknown:
@@ -95,6 +96,13 @@ class Generation:
         for guess in chosen:
             if guess.outcome.next_token_id > UNKNOWN:
                 self._begin_branch(guess, self._held.cached)
+
+    @property
+    def _can_begin_ranked(self) -> bool:
+        """Whether a proposal can be drawn together with the token before it. Not where it may end by itself, since the
+        draft would have to be sure of that token, nor beside dense rows."""
+        options = self._held.options
+        return not self._order.min_confidence and (options.ignores_proposals or options.encoding is Encoding.SPARSE)
 
     def outcome_of(self, call: ProposeCall) -> Outcome | None:
         """What the target made of the proposal, as the next call says it; None if it is another call."""
@@ -199,7 +207,7 @@ class Generation:
 
     def _begin_ranked(self, guess: Guess) -> None:
         """Draws the token of a rank after the whole block with what follows it: nobody has to see it first. Draws are
-        keyed by their position here, so it is what the branch of that token would draw."""
+        keyed by position, or by step and offset, so they are those of the branch of that token."""
         tokens = list(self._held.cached.tokens)
         count = self._count(len(tokens))
         if count < 1:
@@ -207,6 +215,7 @@ class Generation:
         sequence = self._branch_of(tokens, len(tokens))
         work = self._work(sequence, self._held.cached, count + 1, 0.0, guess.probability)
         work.rank, work.looks_beyond = UNKNOWN - guess.outcome.next_token_id, True
+        work.race_step = None if self._held.options.ignores_proposals else self.step - 1
         future = self._submit(work, lambda: self._note_ranked(branch))
         branch = Branch(outcome=guess.outcome, work=work, future=future, has_drawn_outcome=True)
         self.branches[guess.outcome] = branch

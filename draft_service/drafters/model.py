@@ -40,6 +40,9 @@ class ProposeWork(Work):
     outlooks: list[Outlook] = field(default_factory=list)
     rank: int = 0
     """Place in the outlook of the first row of the token that is taken from it; 0: the drawn one."""
+    race_step: int | None = None
+    """The step whose own token of the target, foreseen by its race, is the first one: that of the `rank`. None: the
+    first token is drawn."""
     looks_beyond: bool = False
     """Whether to look at the row after the last token, too, while nobody waits for it, if the runner draws it whole."""
     beyond: list[CountRow] = field(default_factory=list)

@@ -46,6 +46,9 @@ class ChainRow:
     rank: int = 0
     """Place in the outlook of the first row of the token that is taken from it; 0: the drawn one. If there is none,
     nothing is drawn. Not with a `min_confidence`."""
+    race_step: int | None = None
+    """The first token is not drawn: it is the one of the `rank` in the race that draws the target's own token of this
+    step. Its row of counts is empty."""
 
     @property
     def is_weighed(self) -> bool:
@@ -63,7 +66,7 @@ class DrawnChain(NamedTuple):
     shares: list[float]
     """Their probabilities at temperature 1, if they were wanted."""
     outlooks: list[Outlook]
-    """Of the rows that they were drawn from, if they were wanted."""
+    """Of the rows that they were drawn from, if they were wanted; of a first token that was not drawn its row's."""
     is_over: bool
     """Whether there is no more to draw: all was drawn, the draft was too unsure, or a row could not be sampled.
     Otherwise drawing was stopped, and the rest follows."""

@@ -67,7 +67,7 @@ class _Result:
         self.shares = array("d", bytes(8 * chain.count))
         draws = not chain.sampling.is_greedy and not chain.is_coupled
         self.entries = np.empty((chain.count, 2, MAX_SUPPORT), dtype=np.uint32) if draws else None
-        self.look_most = WIDTH if chain.looks and not draws else 0
+        self.look_most = WIDTH if chain.race_step is not None or (chain.looks and not draws) else 0
         self.look_numbers = array("q", bytes(8 * chain.count * (1 + self.look_most)))
         """Sizes of outlooks and their tokens: int64 [count (1 + look_most)]."""
         self.look_shares = array("d", bytes(8 * chain.count * self.look_most))
@@ -81,7 +81,8 @@ class _Result:
             counts = [CountRow(*own[:, :size].copy()) for own, size in zip(self.entries, sizes, strict=False)]
         elif not chain.is_coupled:
             counts = [CountRow((token,), (TOTAL,)) for token in tokens]
-        return DrawnChain(tokens, counts, self.shares[:length].tolist(), self._outlooks(length), is_over)
+        looked_at = length if chain.race_step is None else min(length, 1)
+        return DrawnChain(tokens, counts, self.shares[:length].tolist(), self._outlooks(looked_at), is_over)
 
     def _outlooks(self, length: int) -> list[Outlook]:
         if not self.look_most:
@@ -104,7 +105,7 @@ def fill(own: Chain, chain: ChainRow, result: _Result) -> None:
     own.entries = None if result.entries is None else result.entries.ctypes.data
     own.is_awaited, own.look_most = chain.is_awaited, result.look_most
     own.look_sizes = result.look_numbers.buffer_info()[0]
-    own.rank = chain.rank
+    own.rank, own.race_step = chain.rank, -1 if chain.race_step is None else chain.race_step
     own.look_tokens, own.look_shares = own.look_sizes + 8 * chain.count, result.look_shares.buffer_info()[0]
 
 

@@ -96,7 +96,7 @@ class Chain(Structure):
         *[(name, c_double) for name in ("temperature", "min_confidence")],
         *[(name, c_void_p) for name in ("chosen", "entries", "sizes", "tokens", "shares")],
         ("confidence", c_double),
-        *[(name, c_int64) for name in ("length", "is_over", "is_awaited", "look_most", "rank")],
+        *[(name, c_int64) for name in ("length", "is_over", "is_awaited", "look_most", "rank", "race_step")],
         *[(name, c_void_p) for name in ("look_sizes", "look_tokens", "look_shares")],
         ("base", c_int64),
         ("path", c_void_p),

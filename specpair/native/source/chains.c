@@ -90,7 +90,25 @@ static int64_t draw_place(const struct Draft *draft, struct Chain *chain, const 
     return 1;
 }
 
+/* Takes as the first token the one of the chain's rank in the race of a step: the target's own token of that step, as far as
+   its row can tell. Ends the chain if there is none. */
+static void foresee_first(const struct Draft *draft, struct Chain *chain, const float *row, float *room) {
+    struct Outlook outlook = next_outlook(chain);
+    if (chain->width) soften(row, chain->width, (float)chain->temperature, room);
+    if (chain->width && room[0] == room[0])
+        first_to_arrive(room, chain->width, draft->token_ids, chain->seed, (uint64_t)chain->race_step, &outlook);
+    chain->is_over = chain->rank >= outlook.size || chain->count == 1;
+    if (chain->rank >= outlook.size) return;
+    chain->look_sizes[0] = outlook.size;
+    chain->sizes[0] = 0; /* it comes of no counts */
+    chain->tokens[chain->length++] = outlook.tokens[chain->rank];
+}
+
 void draw_next(const struct Draft *draft, struct Chain *chain, const float *row, float *room) {
+    if (chain->race_step >= 0 && !chain->length) {
+        foresee_first(draft, chain, row, room);
+        return;
+    }
     int64_t place, size = draw_place(draft, chain, row, room, &place), index = chain->length;
     int64_t is_ranked = chain->rank && !index;
     if (!size || (is_ranked && chain->rank >= chain->look_sizes[0])) {

@@ -29,6 +29,7 @@ struct Chain {
     int64_t is_awaited;    /* somebody waits for it */
     int64_t look_most;     /* tokens of an outlook; 0 without */
     int64_t rank;          /* of the token taken from the first row, in its outlook; 0: the drawn one. Without min_confidence */
+    int64_t race_step;     /* its first token is the one of this rank in the race of this step; below 0: it is drawn */
     int64_t *look_sizes;   /* [count] */
     int64_t *look_tokens;  /* [count][look_most], and their shares */
     double *look_shares;

@@ -21,7 +21,7 @@ from draft_service.ahead.outcomes import Outcome
 from draft_service.ahead.row_cost import RowCost
 from draft_service.proposal import AheadOrder, Deliver, Drafted, PreparedBlock, ProposeCall
 from specpair.engine.work import Work
-from specpair.options import Drafter, Rule, SamplingOptions, SequenceOptions
+from specpair.options import Drafter, Encoding, Rule, SamplingOptions, SequenceOptions
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.sequences.sequence import Sequence
 from specpair.speculation.count_row import CountRow
@@ -178,6 +178,8 @@ async def test_bonus_tokens_that_are_still_to_be_looked_at_have_their_rows_alrea
     ahead = WorkAhead(engine := FakeEngine())
     ahead.most_rows = 8
     first, second = held_sequence(temperature=1.0), held_sequence(temperature=1.0)
+    for held in (first, second):  # else the token after the block is drawn with what follows it
+        held.options = replace(held.options, encoding=Encoding.DENSE)
     await begun(ahead, first)
     peek = next(work for work in engine.works if len(work.sequence.tokens) == LENGTH + len(BLOCK) and work.count == 1)
     await begun(ahead, second)
@@ -187,18 +189,20 @@ async def test_bonus_tokens_that_are_still_to_be_looked_at_have_their_rows_alrea
     assert ahead.branch_count == ahead.most_rows
 
 
+@pytest.mark.parametrize(("temperature", "race_step"), [(0.0, None), (1.0, 0)])
 async def test_bonus_tokens_are_drawn_with_what_follows_them_where_that_says_what_they_are(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, temperature: float, race_step: int | None
 ) -> None:
     """Each of a rank of its own; a second one of the same token, one that ends the output, and one after which nothing
-    was drawn are not sent. The next step is then learnt from."""
+    was drawn are not sent. The next step is then learnt from. Where rows are sent the token is the one of a race."""
     monkeypatch.setattr(RowCost, "seconds", lambda _, count, size: 0.0)
-    ahead, held = WorkAhead(engine := FakeEngine()), held_sequence()
+    ahead, held = WorkAhead(engine := FakeEngine()), held_sequence(temperature=temperature)
     held.options = replace(held.options, sampling=replace(held.options.sampling, stop_token_ids=(602,)))
     blocks: list[PreparedBlock] = []
     await begun(ahead, held, deliver=blocks.append)
     works = [work for work in engine.works if work.count == len(BLOCK) + 1]
     assert [work.rank for work in works] == [*range(8)] and all(work.looks_beyond for work in works)
+    assert {work.race_step for work in works} == {race_step}
     assert all(work.sequence.tokens == [*range(LENGTH), *BLOCK] for work in works)
     count = ahead.branch_count
     for work, tokens in zip(works, [[600, 1, 2], [601, 1, 2], [601, 1, 2], [602, 1, 2], [603], []], strict=False):
