@@ -256,8 +256,8 @@ async def test_what_was_prepared_is_counted(draft: RunningModel) -> None:
         await close_sequence(draft, "s")
     assert counts.calls == {(Result.HIT, accepted): 1, (Result.MISS, 0): 1}
     assert counts.blocks == {"used": 1, "unused": 2 * ORDER["max_outcomes"] - 1}
-    beginnings = sum(count == len(first.proposal.token_ids) for count, _ in blocks)  # drawn with what follows them
-    assert beginnings and counts.tokens == 2 * ORDER["max_outcomes"] * 4 + beginnings
+    foreseen = [outcome for outcome in (*blocks, *others) if outcome[0] == 4]  # bonus tokens, drawn with what follows
+    assert foreseen and counts.tokens == 2 * ORDER["max_outcomes"] * 4 + len(foreseen)
 
 
 def ahead_of(draft: RunningModel) -> WorkAhead:

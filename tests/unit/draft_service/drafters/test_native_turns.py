@@ -187,17 +187,18 @@ def test_a_branch_looks_one_row_further_than_it_draws(is_awaited: bool, tmp_path
 
 
 @pytest.mark.parametrize("stops", [False, True])
-@pytest.mark.parametrize("kind", ["greedy", "coupled"])
+@pytest.mark.parametrize(("kind", "race_step"), [("greedy", None), ("coupled", None), ("block", 5)])
 def test_a_proposal_may_begin_with_a_token_of_any_rank(
-    kind: str, stops: bool, set_flag: StopFlag, tmp_path: Path
+    kind: str, race_step: int | None, stops: bool, set_flag: StopFlag, tmp_path: Path
 ) -> None:
-    """Of the outlook of its first row, and only there; with a rank that this does not have nothing is drawn."""
+    """Of the outlook of its first row, and only there; with a rank that this does not have nothing is drawn. Where rows
+    are sent it is the outlook of a race."""
     runner = load(tmp_path)
 
     def ranked() -> list[ProposeWork]:
         works = [work for _ in range(WIDTH + 1) for work in works_of([kind], [4])]
         for rank, work in enumerate(works):
-            work.rank, work.looks = rank, True
+            work.rank, work.looks, work.race_step = rank, True, race_step
         return works
 
     actual, expected = ranked(), ranked()
