@@ -22,6 +22,7 @@ from specpair.speculation.draft_rows import draw
 from specpair.speculation.gumbel import choose, choose_and_look
 from specpair.speculation.masking import masked_if_possible
 from specpair.speculation.outlook import WIDTH, Outlook, of_logits
+from specpair.speculation.own_token import foresee_rows
 from specpair.speculation.randomness import BITS, Domain, random_bits
 from specpair.speculation.sampling import SamplingRows, came_of_finite, finite_rows, likeliest, probabilities, softmax
 from specpair.speculation.sparse_rows import draw_rows
@@ -217,7 +218,7 @@ def take_foreseen(works: list[Any], adjusted: Tensor) -> None:
     """Takes the token of each work's rank in the race of its step, by the adjusted logits `[works, vocabulary]`."""
     rows = distributions(works, adjusted)
     seeds, steps = [work.options.sampling.seed for work in works], [work.race_step for work in works]
-    outlooks = choose_and_look(rows, seeds, steps, WIDTH)[1]
+    outlooks = foresee_rows(rows, seeds, steps)
     for work, outlook, is_finite in zip(works, outlooks, came_of_finite(native(rows)).tolist(), strict=True):
         if not is_finite or work.rank >= len(outlook.token_ids):
             end_early(work)

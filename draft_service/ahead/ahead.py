@@ -89,7 +89,7 @@ class WorkAhead:
         if outcomes < 1:
             return
         order = replace(order, max_outcomes=outcomes)
-        cost = self._row_cost.seconds(len(self._asking), block_bytes)
+        cost = self._row_cost.seconds(len(self._asking), order.count * _sent_bytes(drafted))
         least_chance = min(cost / self._period, MOST_LEAST_CHANCE)
         generation = Generation(self._engine, odds, held, call, drafted, order, deliver, least_chance)
         span = open_span("propose_ahead", sequence=call.sequence_id, step=call.step + 1)
@@ -196,6 +196,11 @@ def _row_bytes(held: HeldSequence[Drafted], drafted: Drafted) -> int:
     options = held.options
     is_dense = options.encoding is Encoding.DENSE and options.rule is not Rule.COUPLED
     return DENSE_BYTES * (options.vocab_size or 0) if is_dense else ANSWER_BYTES
+
+
+def _sent_bytes(drafted: Drafted) -> int:
+    """What is sent of a token's row: as in the proposal before; 0 if there was none."""
+    return (drafted.byte_count - ANSWER_BYTES) // len(drafted.tokens) if drafted.tokens else 0
 
 
 def _is_after(held: HeldSequence[Drafted], call: ProposeCall) -> bool:

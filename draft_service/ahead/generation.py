@@ -100,9 +100,10 @@ class Generation:
     @property
     def _can_begin_ranked(self) -> bool:
         """Whether a proposal can be drawn together with the token before it. Not where it may end by itself, since the
-        draft would have to be sure of that token, nor beside dense rows."""
+        draft would have to be sure of that token, nor beside dense rows, nor by the race of a row that is certain."""
         options = self._held.options
-        return not self._order.min_confidence and (options.ignores_proposals or options.encoding is Encoding.SPARSE)
+        races = options.encoding is Encoding.SPARSE and not options.sampling.is_greedy
+        return not self._order.min_confidence and (options.ignores_proposals or races)
 
     def outcome_of(self, call: ProposeCall) -> Outcome | None:
         """What the target made of the proposal, as the next call says it; None if it is another call."""
@@ -298,9 +299,9 @@ class Generation:
 
 
 def shares_of(drafted: Drafted) -> list[float | None]:
-    """The probability that each token of a proposal had in its row; None if rows are not sent."""
+    """The probability that each token of a proposal had in its row; None if outlooks say more, or rows are not sent."""
+    if drafted.outlooks or drafted.tree is not None:
+        return [None] * len(drafted.tokens)
     if drafted.dense:
         return [float(row[token]) for row, token in zip(drafted.dense, drafted.tokens, strict=True)]
-    if drafted.counts:
-        return [row.share_of(token) for row, token in zip(drafted.counts, drafted.tokens, strict=True)]
-    return [None] * len(drafted.tokens)
+    return [row.share_of(token) for row, token in zip(drafted.counts, drafted.tokens, strict=False)]

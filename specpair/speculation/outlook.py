@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
 from torch import Tensor
 
-from specpair.speculation.count_row import TOTAL, CountRow
 from specpair.speculation.largest import largest
 
 WIDTH = 8
@@ -26,17 +24,3 @@ def of_logits(adjusted: Tensor) -> list[Outlook]:
     found = largest(adjusted, min(WIDTH, adjusted.shape[1]))
     shares = found[0].float().softmax(-1)
     return [Outlook(ids, own) for ids, own in zip(found[1].tolist(), shares.tolist(), strict=True)]
-
-
-def of_probabilities(row: Tensor) -> Outlook:
-    """Of one row of probabilities [V]."""
-    found = row.topk(min(WIDTH, len(row)))
-    return Outlook(found.indices.tolist(), found.values.tolist())
-
-
-def of_counts(row: CountRow) -> Outlook:
-    """Of one row of counts."""
-    token_ids, counts = np.asarray(row.token_ids), np.asarray(row.counts, dtype=np.int64)
-    largest = np.argpartition(counts, -WIDTH)[-WIDTH:] if len(counts) > WIDTH else np.arange(len(counts))
-    order = largest[np.argsort(-counts[largest], kind="stable")]
-    return Outlook(token_ids[order].tolist(), (counts[order] / TOTAL).tolist())

@@ -96,7 +96,7 @@ static void foresee_first(const struct Draft *draft, struct Chain *chain, const 
     struct Outlook outlook = next_outlook(chain);
     if (chain->width) soften(row, chain->width, (float)chain->temperature, room);
     if (chain->width && room[0] == room[0])
-        first_to_arrive(room, chain->width, draft->token_ids, chain->seed, (uint64_t)chain->race_step, &outlook);
+        first_to_arrive(room, chain->width, draft->token_ids, chain->seed, OWN_TOKEN_OF(chain->race_step), &outlook);
     chain->is_over = chain->rank >= outlook.size || chain->count == 1;
     if (chain->rank >= outlook.size) return;
     chain->look_sizes[0] = outlook.size;

@@ -146,7 +146,7 @@ EXPORT int64_t specpair_judge(const float *target, int64_t width, int64_t length
     double scale = scale_after(judged[0], length, is_block, joint);
     find_residual(&proposal, judged[0], scale, weights);
     to_rates(weights, width, rates);
-    judged[1] = first_to_arrive(rates, width, 0, seed, step, 0);
+    judged[1] = first_to_arrive(rates, width, 0, seed, OWN_TOKEN_OF(step), 0);
     judged[2] = is_finite(&proposal);
     free(joint);
     return 0;

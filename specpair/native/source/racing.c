@@ -268,12 +268,12 @@ EXPORT int64_t specpair_race(const float *rates, int64_t count, int64_t width, c
     return 0;
 }
 
-/* The first tokens to arrive, at most `most`, of a row of counts [size], by the noise of seed and position, with their shares:
+/* The first tokens to arrive, at most `most`, of a row of counts [size], in the race for the target's own token of a step, with their shares:
    by their upper bits alone. Ids may be in any order; where they ascend, noise is made once. Returns how many there are. */
-EXPORT int64_t specpair_foresee(const uint32_t *ids, const uint32_t *counts, int64_t size, uint64_t seed, uint64_t position,
+EXPORT int64_t specpair_foresee(const uint32_t *ids, const uint32_t *counts, int64_t size, uint64_t seed, uint64_t step,
                                 int64_t most, int64_t *tokens, double *shares) {
     struct Outlook outlook = {most, 0, tokens, shares};
-    struct Stream stream = {seed, GUMBEL, position};
+    struct Stream stream = {seed, GUMBEL, OWN_TOKEN_OF(step)};
     union Uppers uppers;
     int64_t block = -1;
     for (int64_t i = 0; i < size; i++) {

@@ -17,4 +17,7 @@ struct Outlook {
 int64_t first_to_arrive(const float *rates, int64_t width, const int64_t *token_ids, uint64_t seed, uint64_t position,
                         struct Outlook *outlook);
 
+/* The key of the noise that draws the target's own token of a step: no position has it. */
+#define OWN_TOKEN_OF(step) ((uint64_t)(step) ^ UINT64_C(1) << 63)
+
 #endif

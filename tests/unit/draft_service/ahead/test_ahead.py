@@ -21,7 +21,7 @@ from draft_service.ahead.outcomes import Outcome
 from draft_service.ahead.row_cost import RowCost
 from draft_service.proposal import AheadOrder, Deliver, Drafted, PreparedBlock, ProposeCall
 from specpair.engine.work import Work
-from specpair.options import Drafter, Encoding, Rule, SamplingOptions, SequenceOptions
+from specpair.options import Drafter, Rule, SamplingOptions, SequenceOptions
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.sequences.sequence import Sequence
 from specpair.speculation.count_row import CountRow
@@ -172,21 +172,6 @@ async def test_who_has_not_asked_lately_makes_room(clock: Clock) -> None:
     await begun(ahead, new)
     ahead.drop(old.cached)
     assert ahead.branch_count == count > 0, "all are the new one's"
-
-
-async def test_bonus_tokens_that_are_still_to_be_looked_at_have_their_rows_already(clock: Clock) -> None:
-    ahead = WorkAhead(engine := FakeEngine())
-    ahead.most_rows = 8
-    first, second = held_sequence(temperature=1.0), held_sequence(temperature=1.0)
-    for held in (first, second):  # else the token after the block is drawn with what follows it
-        held.options = replace(held.options, encoding=Encoding.DENSE)
-    await begun(ahead, first)
-    peek = next(work for work in engine.works if len(work.sequence.tokens) == LENGTH + len(BLOCK) and work.count == 1)
-    await begun(ahead, second)
-    peek.outlooks.append(Outlook(list(range(600, 608)), [0.125] * 8))
-    peek.future.set_result(None)
-    await asyncio.sleep(0)
-    assert ahead.branch_count == ahead.most_rows
 
 
 @pytest.mark.parametrize(("temperature", "race_step"), [(0.0, None), (1.0, 0)])

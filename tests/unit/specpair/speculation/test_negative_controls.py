@@ -11,6 +11,7 @@ from torch import Tensor
 
 from specpair.options import Rule
 from specpair.speculation.draft_rows import DraftRows, draw
+from specpair.speculation.own_token import draw_own
 from specpair.speculation.randomness import BITS, Domain, draw_bits
 from specpair.speculation.verification import Block, Thresholds, packed_rows, verify
 from tests.unit.specpair.speculation.enumeration import (
@@ -95,7 +96,14 @@ NEAR_DRAFT = torch.tensor([[0.6, 0.4]], dtype=torch.float64)
 FAR_DRAFT = torch.tensor([[0.98, 0.02]], dtype=torch.float64)
 
 
-def write_texts(rule: Rule, draft: Tensor, *, shared_noise: bool = False, keyed_by_position: bool = False) -> Tensor:
+def write_texts(
+    rule: Rule,
+    draft: Tensor,
+    *,
+    shared_noise: bool = False,
+    keyed_by_position: bool = False,
+    drafts_by_own: bool = False,
+) -> Tensor:
     """[SAMPLES, LENGTH] tokens of a pair without memory, written by rounds of blocks of BLOCK with the real noise."""
     texts = torch.zeros(SAMPLES, LENGTH + 2 * BLOCK + 1, dtype=torch.int64)
     lengths = torch.zeros(SAMPLES, dtype=torch.int64)
@@ -104,15 +112,21 @@ def write_texts(rule: Rule, draft: Tensor, *, shared_noise: bool = False, keyed_
         accept = noise(Domain.ACCEPT, lengths if keyed_by_position else steps, by_position=keyed_by_position)
         drafting = accept if shared_noise else noise(Domain.DRAFT, steps, by_position=False)
         tokens = torch.stack([draw(draft.expand(SAMPLES, -1), column) for column in drafting.T], 1)
+        if drafts_by_own:
+            own = draw_own(draft.expand(SAMPLES, -1).numpy(), np.arange(SAMPLES), steps.numpy())
+            tokens[:, 0] = torch.from_numpy(own)
+        rows = draft.expand(SAMPLES, BLOCK, 2).numpy()
+        token_ids = np.broadcast_to(np.arange(2), rows.shape)
         block = Block(
-            tokens,
-            torch.full((SAMPLES,), BLOCK),
-            DraftRows.of(torch.arange(2).expand(SAMPLES, BLOCK, 2), draft.expand(SAMPLES, BLOCK, 2), tokens),
-            torch.from_numpy(packed_rows([BLOCK] * SAMPLES, BLOCK)),
+            tokens.numpy(),
+            np.full(SAMPLES, BLOCK),
+            DraftRows.of(token_ids, rows, tokens.numpy()),
+            packed_rows([BLOCK] * SAMPLES, BLOCK),
             rule,
         )
-        rows = TARGET.expand(SAMPLES * (BLOCK + 1), -1).contiguous()
-        counts, following = verify(rows, block, accept, torch.arange(SAMPLES), steps)
+        target = np.tile(TARGET.numpy(), (SAMPLES * (BLOCK + 1), 1))
+        verdicts = verify(target, block, accept.numpy(), np.arange(SAMPLES), steps.numpy())
+        counts, following = map(torch.from_numpy, verdicts)
         commit(texts, lengths, tokens, counts, following)
     return texts[:, :LENGTH]
 
@@ -159,6 +173,13 @@ def test_keyed_by_step_texts_are_the_targets(rule, draft):
 def test_the_same_noise_for_drafting_and_acceptance_is_biased(rule):
     distance, floor = distances(rule, NEAR_DRAFT, shared_noise=True)
     assert distance > 0.15 > 5 * floor
+
+
+@rules
+def test_a_draft_that_draws_by_the_noise_of_the_targets_own_token_is_biased(rule):
+    """It may look at that noise to guess which token the target adds, and must not propose by it."""
+    distance, floor = distances(rule, NEAR_DRAFT, drafts_by_own=True)
+    assert distance > 3 * floor
 
 
 def test_the_block_rule_keyed_by_position_is_biased():
