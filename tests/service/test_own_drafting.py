@@ -100,15 +100,15 @@ def acceptance_noise_for_the_head() -> Iterator[None]:
 
 @contextmanager
 def other_distributions() -> Iterator[None]:
-    """Keeps distributions that the tokens were not drawn from: those of the next token in the block."""
+    """Keeps distributions that the tokens were not drawn from: those with the probabilities in reverse."""
     whole = own_proposal.OwnProposal.beginning
 
-    def shifted(own: Any, step: int, length: int, token_ids: list[int]) -> Any:
+    def reversed_rows(own: Any, step: int, length: int, token_ids: list[int]) -> Any:
         rows = whole(own, step, length, token_ids).padded
-        return rows._replace(probabilities=rows.probabilities[::-1])
+        return rows._replace(probabilities=rows.probabilities[:, ::-1])
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(own_proposal.OwnProposal, "beginning", shifted)
+        patched.setattr(own_proposal.OwnProposal, "beginning", reversed_rows)
         yield
 
 

@@ -207,7 +207,7 @@ async def test_work_ahead_is_a_span_of_the_call_that_asked_for_it(
     """It ends with the next call."""
     assert pair.draft is not None
     # What is likely enough depends on how much the tests before taught the draft, and that on their times.
-    monkeypatch.setattr("draft_service.ahead.row_cost.RowCost.seconds", lambda _, count: 0.0)
+    monkeypatch.setattr("draft_service.ahead.row_cost.RowCost.seconds", lambda _, count, size: 0.0)
     await open_sequence(pair.draft, "ahead", PROMPT, sampling={"seed": 1})
     async with ahead_caller(pair.draft) as caller:
         with tracing("test", exporter):
