@@ -18,7 +18,7 @@ from specpair.speculation.count_row import CountRow
 from specpair.speculation.counted_rows import UINT32, CountedRows
 from specpair.speculation.draft_rows import DraftRows, stack_blocks
 from specpair.speculation.native_judging import can_judge, judge_natively
-from specpair.speculation.own_token import draw_own, foresee_rows, to_rates
+from specpair.speculation.own_token import draw_own
 from specpair.speculation.sparse_rows import draw_counts, sparsify
 from specpair.speculation.verification import (
     Block,
@@ -141,7 +141,10 @@ def expected_counts(acceptance: np.ndarray, uniforms: np.ndarray, rule: Rule) ->
 
 def first_two(weights: np.ndarray, seeds: np.ndarray, steps: np.ndarray) -> list[int]:
     """The first tokens to arrive: by rounding of the weights the second may be the first."""
-    return list(foresee_rows(torch.from_numpy(to_rates(weights)), seeds.tolist(), steps.tolist())[0].token_ids[:2])
+    first = draw_own(weights, seeds, steps)[0]
+    others = weights.copy()
+    others[0, first] = 0.0
+    return [first, draw_own(others, seeds, steps)[0]]
 
 
 @rules
