@@ -23,8 +23,9 @@ KEPT_LINES = 15
 POLL_SECONDS = 0.1
 STOP_SECONDS = WATCHDOG_MARGIN_SECONDS + 2.0
 """After its grace time a watchdog ends a service; a child that outlasts both is killed."""
-PROTECTING = ("SPECPAIR_TLS_", "SPECPAIR_TOKEN", "SPECPAIR_INSECURE", "SPECPAIR_PEER_")
-"""Prefixes of the variables that set how a service is protected or reached."""
+NOT_HANDED_ON = ("SPECPAIR_TLS_", "SPECPAIR_TOKEN", "SPECPAIR_INSECURE", "SPECPAIR_PEER_", "SPECPAIR_CONFIG")
+"""Prefixes of the variables that set how a service is protected or reached, and of the one that names a file of flags,
+which may do the same."""
 
 OnLine = Callable[[str, str], None]
 
@@ -48,6 +49,8 @@ class Child:
         self._last_lines: deque[str] = deque(maxlen=KEPT_LINES)
         self._reader = asyncio.create_task(self._read(on_line))
         self._started = time.monotonic()
+        self.start_seconds = 0.0
+        """From its start until it was ready; 0 before."""
 
     @property
     def pid(self) -> int:
@@ -89,7 +92,8 @@ class Child:
                 await asyncio.sleep(POLL_SECONDS)
         finally:
             await channel.close()
-        return time.monotonic() - self._started
+        self.start_seconds = time.monotonic() - self._started
+        return self.start_seconds
 
     async def wait_until_dead(self) -> None:
         """Raises ServiceEndedError with the last lines of the log when the process ends."""
@@ -140,8 +144,8 @@ async def _is_serving(stub: Any, service: str) -> bool:
 
 
 def _environment() -> dict[str, str]:
-    """Ours, with this package on the path. The child gets its protection only from its flags."""
+    """Ours, with this package on the path. The child gets its protection only from the flags that we give it."""
     root = str(Path(specpair.__file__).resolve().parents[1])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(PROTECTING)}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(NOT_HANDED_ON)}
     return {**inherited, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}

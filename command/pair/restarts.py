@@ -13,6 +13,10 @@ PAUSES = RetryPolicy(first=1.0, most_doublings=5)
 STEADY_SECONDS = 60.0
 """A service that was ready for so long has recovered: when it ends, the pauses begin anew."""
 
+LEAST_PATIENCE, USUAL_STARTS = 120.0, 5.0
+"""A service that is started again has this many seconds to be ready, or this many times what its last start took: the
+longer of the two. Then it is taken for hanging."""
+
 
 async def keep_running(
     children: list[Child], plans: list[ServicePlan], on_line: OnLine, console: Console, *, is_quiet: bool = False
@@ -24,12 +28,13 @@ async def keep_running(
     """
 
     async def keep(place: int, plan: ServicePlan) -> None:
-        failures = 0
+        failures, patience = 0, LEAST_PATIENCE
         while True:
             try:
                 if failures:
                     children[place] = await start_service(plan, on_line)
-                    await unless_dead([children[place]], announce_one(children[place], console))
+                    await _until_ready(children[place], console, patience)
+                patience = max(LEAST_PATIENCE, USUAL_STARTS * children[place].start_seconds)
                 await unless_dead([children[place]], asyncio.sleep(STEADY_SECONDS))
                 failures = 0
                 await unless_dead([children[place]], asyncio.Event().wait())
@@ -44,3 +49,14 @@ async def keep_running(
     async with asyncio.TaskGroup() as group:
         for place, plan in enumerate(plans):
             group.create_task(keep(place, plan))
+
+
+async def _until_ready(child: Child, console: Console, patience: float) -> None:
+    """Raises ServiceEndedError if it ends before, and ends it if it is not ready after `patience` seconds."""
+    try:
+        async with asyncio.timeout(patience):
+            await unless_dead([child], announce_one(child, console))
+    except TimeoutError:
+        console.print(f"the {child.name} is not ready after {patience:g} s: ending it", markup=False, soft_wrap=True)
+        child.kill()
+        await child.wait_until_dead()

@@ -95,14 +95,16 @@ def test_up_protects_the_coordinator_alone(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_services_of_up_inherit_no_protection(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (
+    protecting = {
         "SPECPAIR_TLS_CA",
         "SPECPAIR_TOKENS_FILE",
         "SPECPAIR_TOKEN",
         "SPECPAIR_PEER_TOKEN",
         "SPECPAIR_INSECURE",
-    ):
+        "SPECPAIR_CONFIG",
+    }
+    for name in protecting:
         monkeypatch.setenv(name, "x")
     monkeypatch.setenv("SPECPAIR_DTYPE", "float32")
     inherited = {name for name in child._environment() if name.startswith("SPECPAIR_")}
-    assert "SPECPAIR_DTYPE" in inherited and not {name for name in inherited if name.startswith(child.PROTECTING)}
+    assert "SPECPAIR_DTYPE" in inherited and not inherited & protecting

@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from io import StringIO
 from typing import Any
 
@@ -168,6 +169,29 @@ async def test_pauses_begin_anew_once_it_was_ready_for_long(
             await asyncio.sleep(0.1)
     assert [re.sub(".* again in ", "", line) for line in kept.ends] == [f"{pause:g} s" for pause in (FIRST, second)]
     assert all("the draft ended with status -9:" in line for line in kept.ends)
+
+
+async def test_what_hangs_at_its_start_is_ended_and_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restarts, "LEAST_PATIENCE", 1.5)
+    kept = Kept([replace(draft_plan(), address=f"{LOOPBACK}:{free_port()}")])  # nobody answers there
+    async with kept.running(are_ready=False):
+        first = kept.children[0].pid
+        os.kill(first, signal.SIGKILL)
+        await kept.wait_for_ends(1)
+        await kept.wait_for_ends(3)
+    assert kept.printed.count("the draft is not ready after 1.5 s: ending it") >= 2
+    assert all("the draft ended with status -9: starting it again in" in line for line in kept.ends[:3])
+    assert not is_running(kept.children[0].pid)
+
+
+async def test_what_starts_slowly_has_as_much_time_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restarts, "LEAST_PATIENCE", 0.1)  # no service is as quick
+    kept = Kept([draft_plan()])
+    async with kept.running(are_ready=True):
+        assert kept.children[0].start_seconds > 0.1
+        os.kill(kept.children[0].pid, signal.SIGKILL)
+        await kept.wait_until_ready(2)
+    assert "is not ready" not in kept.printed
 
 
 @pytest.mark.parametrize("has_started", [False, True])
