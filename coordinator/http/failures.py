@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from coordinator.http.head_requests import with_head
 from coordinator.http.models import UnknownModelError
 from coordinator.http.parameter_names import Names, names_at, parameter_name
-from coordinator.http.refusals import INVALID_TYPE, INVALID_VALUE
+from coordinator.http.refusals import INVALID_TYPE, INVALID_VALUE, place_name
 from specpair.errors import CapacityExhaustedError, SpecpairError
 from specpair.rpc.status import internal_error, outward, status_code
 
@@ -128,10 +128,10 @@ async def handle_invalid_body(request: Request, error: Exception) -> JSONRespons
     if isinstance(error.body, bytes):  # FastAPI parses only what says that it is JSON
         return JSONResponse(error_body(NOT_JSON, 400, code="invalid_content_type"), 400)
     first = error.errors()[0]
-    location = [str(part) for part in first["loc"][1:]]
+    location = first["loc"][1:]
     code = error_code(first["type"])
     if not location or first["type"] == "json_invalid":
         message = WHOLE_BODY.get(first["type"], str(first["msg"]))
         return JSONResponse(error_body(message, 400, code=code), 400)
-    message = f"{'.'.join(location)}: {first['msg']}"
-    return JSONResponse(error_body(message, 400, parameter=location[0], code=code), 400)
+    message = f"{place_name(location)}: {first['msg']}"
+    return JSONResponse(error_body(message, 400, parameter=str(location[0]), code=code), 400)

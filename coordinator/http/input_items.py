@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Discriminator, Field, Tag
 
 from coordinator.http.parameters import Text, joined
-from coordinator.http.refusals import INVALID_TYPE, INVALID_VALUE, refusal
+from coordinator.http.refusals import INVALID_TYPE, INVALID_VALUE, KIND_MARK, refusal
 from coordinator.http.structure_parameters import NAME
 from coordinator.requests.chat import MAX_CHAT_MESSAGES
 
@@ -28,9 +28,13 @@ def read_input(value: Any) -> Any:
 
 
 def kind_of(item: Any) -> str:
-    """The type of an item; one without a type is a message."""
+    """The tag of an item's type; one without a type is a message."""
     kind = item.get("type", "message") if isinstance(item, dict) else None
-    return kind if isinstance(kind, str) else ""
+    return tag(kind) if isinstance(kind, str) else ""
+
+
+def tag(kind: str) -> str:
+    return KIND_MARK + kind
 
 
 class ContentPart(BaseModel):
@@ -101,10 +105,10 @@ class InputReasoning(BaseModel):
 
 
 InputItem = Annotated[
-    Annotated[InputMessage, Tag("message")]
-    | Annotated[InputCall, Tag("function_call")]
-    | Annotated[InputCallOutput, Tag("function_call_output")]
-    | Annotated[InputReasoning, Tag("reasoning")],
+    Annotated[InputMessage, Tag(tag("message"))]
+    | Annotated[InputCall, Tag(tag("function_call"))]
+    | Annotated[InputCallOutput, Tag(tag("function_call_output"))]
+    | Annotated[InputReasoning, Tag(tag("reasoning"))],
     Discriminator(
         kind_of,
         custom_error_type=INVALID_VALUE,

@@ -1,5 +1,6 @@
 """Errors of our own in the checks that pydantic makes of a body."""
 
+from collections.abc import Sequence
 from typing import Any, LiteralString, cast
 
 from pydantic import BeforeValidator, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
@@ -7,6 +8,20 @@ from pydantic_core import PydanticCustomError
 
 INVALID_VALUE, INVALID_TYPE = "invalid_value", "invalid_type"
 """Codes, of which INVALID_VALUE is also the kind of a refusal; all other kinds have the code INVALID_TYPE."""
+
+KIND_MARK = "type="
+"""Begins the tag of a type among several, which pydantic writes into the place of an error though no body has it."""
+
+
+def place_name(location: Sequence[int | str]) -> str:
+    """The place of an error as OpenAI writes it: `messages[0].role`."""
+    name = ""
+    for part in location:
+        if isinstance(part, int):
+            name += f"[{part}]"
+        elif not part.startswith(KIND_MARK):
+            name += f".{part}" if name else part
+    return name
 
 
 def refusal(kind: str, problem: str) -> PydanticCustomError:

@@ -83,15 +83,15 @@ INPUTS: list[tuple[Any, str]] = [
     ([{"type": "item_reference", "id": "msg_1"}], "one of the types"),
     ([{"type": "web_search_call", "id": "ws_1", "status": "completed"}], "one of the types"),
     ([{"type": ["message"], **USER}], "one of the types"),
-    ([{"role": "tool", "content": "x"}], "role"),
-    ([{"role": "user"}], "content"),
+    ([USER, {"role": "tool", "content": "x"}], "input[1].role: "),
+    ([{"role": "user"}], "input[0].content: "),
     ([{"role": "user", "content": [{"type": "input_image", "image_url": "http://x"}]}], "input_text or output_text"),
     ([{"role": "user", "content": [{"type": "input_file", "file_id": "x"}]}], "input_text or output_text"),
     ([{"role": "user", "content": "\ud800"}], "surrogate"),
     ([{"type": "function_call", "call_id": "1", "name": "two words", "arguments": ""}], "name"),
-    ([{"type": "function_call", "name": "x", "arguments": ""}], "call_id"),
-    ([{"type": "function_call_output", "call_id": "1", "output": {"a": 1}}], "output"),
-    ([{"type": "reasoning", "content": [{"type": "text", "text": "x"}]}], "content"),
+    ([{"type": "function_call", "name": "x", "arguments": ""}], "input[0].call_id: "),
+    ([{"type": "function_call_output", "call_id": "1", "output": {"a": 1}}], "input[0].output: "),
+    ([{"type": "reasoning", "content": [{"type": "text", "text": "x"}]}], "input[0].content[0].type: "),
 ]
 
 
