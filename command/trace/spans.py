@@ -45,6 +45,7 @@ class OutputSpans:
         """`responses` are those of the output; `name` distinguishes its tracks from those of other outputs."""
         self._rounds = [response for response in responses if response.HasField("round")]
         self._calls = _place_calls([response.round for response in self._rounds])
+        self._lanes = _ahead_lanes([response.round for response in self._rounds])
         self._summary = responses[-1].summary
         self._suffix = f" ({name})" if name else ""
 
@@ -53,7 +54,8 @@ class OutputSpans:
         """Every track that may be used, in the order of the document."""
         return [
             self._track(COORDINATOR, "rounds"),
-            *(self._track(DRAFT, part) for part in ("queue", "compute", AHEAD)),
+            *(self._track(DRAFT, part) for part in ("queue", "compute")),
+            *(self._ahead_track(lane) for lane in range(max(self._lanes, default=0) + 1)),
             *(self._track(TARGET, part) for part in ("queue", "compute")),
             *(self._track(NETWORK, service) for service in (DRAFT, TARGET)),
         ]
@@ -66,7 +68,7 @@ class OutputSpans:
         yield Span(track=track, name="request", start_us=0, duration_us=total, args=args)
         if self._calls:
             yield Span(track=track, name=OPENING, start_us=0, duration_us=self._calls[0][0].start_us)
-        for response, calls in zip(self._rounds, self._calls, strict=True):
+        for response, calls, lane in zip(self._rounds, self._calls, self._lanes, strict=True):
             step, start = response.round.step, calls[0].start_us
             name = f"round {step}" if step else "first token"
             args = _round_args(response)
@@ -74,7 +76,7 @@ class OutputSpans:
             for call in calls:
                 yield from self._call_spans(call, _call_args(call.service, response.round))
             if _is_ahead(response.round):
-                yield self._ahead_span(response.round)
+                yield self._ahead_span(response.round, lane)
 
     def samples(self) -> Iterator[Sample]:
         """The acceptance rate so far, after each round that had proposals."""
@@ -86,15 +88,18 @@ class OutputSpans:
                 name = ACCEPTANCE + self._suffix
                 yield Sample(process=COORDINATOR, name=name, at_us=calls[-1].end_us, value=accepted / proposed)
 
-    def _ahead_span(self, round_: pb.RoundReport) -> Span:
+    def _ahead_span(self, round_: pb.RoundReport, lane: int) -> Span:
         """The draft's work on a proposal, beside what the target did."""
         return Span(
-            track=self._track(DRAFT, AHEAD),
+            track=self._ahead_track(lane),
             name="propose",
             start_us=round_.draft.start_us,
             duration_us=round_.draft.elapsed_us,
             args=_call_args(DRAFT, round_),
         )
+
+    def _ahead_track(self, lane: int) -> Track:
+        return self._track(DRAFT, f"{AHEAD} {lane + 1}" if lane else AHEAD)
 
     def _track(self, process: str, thread: str) -> Track:
         return Track(process, thread + self._suffix)
@@ -152,6 +157,20 @@ def _place_calls(rounds: Sequence[pb.RoundReport]) -> list[list[_Call]]:
                 end = calls[-1].end_us
         placed.append(calls)
     return placed
+
+
+def _ahead_lanes(rounds: Sequence[pb.RoundReport]) -> list[int]:
+    """Which track of those for work ahead each round has. The proposals of two rounds may be in the making at once, and
+    spans on one track must not cross."""
+    lanes: list[int] = []
+    ends: list[int] = []
+    for round_ in rounds:
+        lane, times = 0, round_.draft
+        if _is_ahead(round_):
+            lane = next((lane for lane, end in enumerate(ends) if end <= times.start_us), len(ends))
+            ends[lane : lane + 1] = [times.start_us + times.elapsed_us]
+        lanes.append(lane)
+    return lanes
 
 
 def _is_ahead(round_: pb.RoundReport) -> bool:

@@ -114,6 +114,25 @@ def test_work_that_was_done_ahead_has_a_track_of_its_own() -> None:
     assert spans_of(spans["coordinator", "rounds"])[-1] == ("round 2", 200, 30)
 
 
+def test_work_ahead_for_two_rounds_at_once_is_on_two_tracks() -> None:
+    responses = a_request()
+    plain = responses[-1]
+    rounds = ((2, 140, 130), (3, 240, 100), (4, 275, 30))
+    for step, start, elapsed in rounds:
+        report = pb.RoundReport(
+            step=step,
+            draft=times(start, elapsed, 0, elapsed),
+            verify=times(100 * step, 30, 0, 30),
+            ahead=pb.AHEAD_OUTCOME_HIT,
+        )
+        report.proposed.add(id=7)
+        responses.insert(-1, pb.GenerateTokensResponse(text="z", round=report))
+    plain.round.step, plain.round.verify.start_us, plain.summary.total_time_us = 5, 500, 600
+    spans = check_trace(trace_document(responses))
+    assert spans_of(spans["draft", "ahead"]) == [("propose", 140, 130), ("propose", 275, 30)]
+    assert spans_of(spans["draft", "ahead 2"]) == [("propose", 240, 100)]
+
+
 def test_a_round_says_what_was_proposed_and_accepted() -> None:
     spans = check_trace(trace_document(a_request()))
     request, _, _, middle, plain = (event["args"] for event in spans["coordinator", "rounds"])
