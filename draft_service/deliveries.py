@@ -23,6 +23,9 @@ class Deliveries:
 
     def deliver(self, block: PreparedBlock) -> None:
         """Sends a block, dense ones once they are encoded. It is not even encoded if there is no room for it."""
+        if block.withholds and block.drafted.has_rows:
+            self._push(block, without_rows(block.drafted))
+            return
         size = block.drafted.byte_count
         if not self._pushes.has_room(sum(self._encoding.values()) + size):
             return
@@ -55,6 +58,12 @@ async def encode(drafted: Drafted) -> proposal_pb2.Proposal:
         return sparse(drafted)
     distributions = await asyncio.to_thread(lambda: encode_dense(torch.stack(drafted.dense)))
     return proposal_pb2.Proposal(token_ids=drafted.tokens, distributions=distributions)
+
+
+def without_rows(drafted: Drafted) -> proposal_pb2.Proposal:
+    """The tokens of a proposal as a message. Its rows are sent if it is used."""
+    withheld = proposal_pb2.Distributions(withheld=proposal_pb2.WithheldDistributions())
+    return proposal_pb2.Proposal(token_ids=drafted.tokens, distributions=withheld)
 
 
 def sparse(drafted: Drafted) -> proposal_pb2.Proposal:

@@ -50,6 +50,8 @@ class AheadOrder:
     min_confidence: float
     max_length: int
     """Longest that the sequence may become with a prepared proposal."""
+    withholds: bool = False
+    """Whether proposals are sent without their rows, which the answer to the call has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +93,11 @@ class Drafted:
     """Its forward passes, if it is accelerated."""
 
     @property
+    def has_rows(self) -> bool:
+        """Whether distributions are sent that the tokens do not say themselves."""
+        return bool(self.dense) or not all(row.is_one_hot for row in self.counts)
+
+    @property
     def byte_count(self) -> int:
         """Approximate memory in bytes."""
         sparse = sum(COUNT_BYTES * len(row.token_ids) for row in (*self.counts, *self.beyond))
@@ -113,6 +120,8 @@ class PreparedBlock:
     accepted_count: int
     next_token_id: int
     drafted: Drafted
+    withholds: bool
+    """Whether it is sent without its rows."""
     is_current: Callable[[], bool]
     """Whether it may still be of use."""
 

@@ -159,6 +159,7 @@ class DraftServicer(DraftServiceServicer):
             count=wanted.num_speculative_tokens,
             min_confidence=wanted.min_confidence,
             max_length=min(wanted.max_length, self._host.sequences.limits.max_model_len),
+            withholds=wanted.withholds_distributions,
         )
 
 

@@ -140,6 +140,8 @@ class ModelInfo:
     """Draft: whether its draws may be merged with those of others."""
     goes_on_plain: bool = False
     """Target: whether it goes on without a proposal, where it may and none is there."""
+    takes_withheld_distributions: bool = False
+    """Target: whether it begins with proposals whose distributions follow."""
     sampling_defaults: SamplingDefaults = NO_DEFAULTS
     """Target: for requests that do not set these options."""
     own_draft: str = ""

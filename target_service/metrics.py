@@ -8,6 +8,7 @@ from prometheus_client.registry import Collector
 
 from specpair.sequences.conditional_calls import ConditionOutcome
 from specpair.sequences.sequel import SequelOutcome
+from target_service.late_rows import LateOutcome
 from target_service.masking import MaskMaker
 
 
@@ -24,6 +25,23 @@ class ConditionalCallsCollector(Collector):
             labels=["outcome"],
         )
         for outcome in ConditionOutcome:
+            calls.add_metric([outcome], self._outcomes.get(outcome, 0))
+        yield calls
+
+
+class LateRowsCollector(Collector):
+    """Counts verifications that were begun before their distributions were here, by when those came."""
+
+    def __init__(self, outcomes: Mapping[LateOutcome, int]):
+        self._outcomes = outcomes
+
+    def collect(self) -> Iterable[Metric]:
+        calls = CounterMetricFamily(
+            "specpair_target_late_distributions",
+            "Verifications begun without their distributions: those came in time, were waited for, or never came.",
+            labels=["outcome"],
+        )
+        for outcome in LateOutcome:
             calls.add_metric([outcome], self._outcomes.get(outcome, 0))
         yield calls
 

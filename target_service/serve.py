@@ -18,7 +18,7 @@ from specpair.server.server import ServiceServer, run_service
 from specpair.sharding.config import membership_of_environment
 from specpair.v1.sequence_service_pb2_grpc import add_SequenceServiceServicer_to_server
 from specpair.v1.target_service_pb2_grpc import add_TargetServiceServicer_to_server
-from target_service.metrics import ConditionalCallsCollector, MasksCollector, SequelsCollector
+from target_service.metrics import ConditionalCallsCollector, LateRowsCollector, MasksCollector, SequelsCollector
 from target_service.servicer import TargetServicer
 from target_service.verifier import Verifier
 
@@ -34,6 +34,7 @@ async def open_target(
             add_sequence_metrics(registry, verifier.sequences)
             verifier.add_metrics(registry)
             registry.register(ConditionalCallsCollector(verifier.sequences.conditional_calls.outcomes))
+            registry.register(LateRowsCollector(verifier.late_outcomes))
             registry.register(SequelsCollector(verifier.sequences.sequel_outcomes))
             registry.register(MasksCollector(verifier.masks))
         add_TargetServiceServicer_to_server(TargetServicer(verifier), server)

@@ -9,7 +9,7 @@ from typing import TypeVar
 import grpc
 import grpc.aio
 
-from specpair.errors import InvalidFieldError, NotSupportedError, SpecpairError
+from specpair.errors import InvalidDistributionError, InvalidFieldError, NotSupportedError, SpecpairError
 from specpair.grammars.grammar import MAX_FORCED_TOKENS
 from specpair.options import MAX_LOGPROBS, check_count, check_range
 from specpair.rpc.messages import body_of, check_sequence_id
@@ -26,6 +26,7 @@ from specpair.wire.limits import DRAWS_PER_TOKEN
 from specpair.wire.tensors import encode_tensor
 from specpair.wire.trees import decode_tree
 from target_service.continuation import take_sequel
+from target_service.late_rows import LateRows, WithheldBody, withholding
 from target_service.proposal_message import encode_proposal
 from target_service.tree_messages import score_tree_call, score_tree_response
 from target_service.verifier import Verifier
@@ -70,6 +71,7 @@ class TargetServicer(TargetServiceServicer):
             self._verifier.sequences.conditional_calls.count(ConditionOutcome.FULL)
             return True
         condition, data = take_condition(request), request.SerializeToString()
+        late = LateRows() if request.proposal.distributions.HasField("withheld") else None
 
         @functools.cache
         def read() -> pb.VerifyProposalRequest:
@@ -82,8 +84,8 @@ class TargetServicer(TargetServiceServicer):
             sequence_id=request.sequence_id,
             step=request.step,
             size=len(data),
-            body=lambda: body_of(read()),
-            decode=lambda: self._decode(read()),
+            body=lambda: body_of(read()) if late is None else WithheldBody(body_of(read()), late),
+            decode=lambda: self._decode(read(), late),
         )
         try:
             self._verifier.begin_if(condition, conditional)
@@ -164,13 +166,25 @@ class TargetServicer(TargetServiceServicer):
             sequences.note_call(held, step, sequel)
             return await wait_for_answer(taken.answer, sequence_id)
         call = await beside_the_loop(request, lambda: self._decode(request))
+        if held.last_step == step and isinstance(expected := held.last_body, WithheldBody) and held.answer is not None:
+            answer = held.answer
+            if give_rows(expected, request, call):
+                held.last_body = body
+                traced.set(was_begun=True)
+                sequences.note_call(held, step, sequel)
+                return await wait_for_answer(answer, sequence_id)
+            expected.late.withdraw()
+            await asyncio.wait([answer])
         return await self._verifier.verify(call, body, sequel)
 
-    def _decode(self, request: pb.VerifyProposalRequest) -> VerifyCall:
+    def _decode(self, request: pb.VerifyProposalRequest, late: LateRows | None = None) -> VerifyCall:
+        """Distributions that were withheld come to `late`."""
         proposal, vocab_size = request.proposal, self._verifier.sequences.limits.vocab_size
         is_kept = proposal.distributions.HasField("kept")
+        if late is not None and proposal.parent_indices:
+            raise InvalidDistributionError("proposal.distributions.withheld", "is set for a tree")
         drawn = decode_tree(proposal, vocab_size) if proposal.parent_indices else None
-        sent = None if is_kept or drawn is not None else proposal.distributions
+        sent = None if is_kept or drawn is not None or late is not None else proposal.distributions
         return VerifyCall(
             sequence_id=request.sequence_id,
             step=request.step,
@@ -185,7 +199,18 @@ class TargetServicer(TargetServiceServicer):
             next_count=request.next_proposal_count,
             next_min_confidence=request.next_proposal_min_confidence,
             max_forced=request.max_forced_tokens,
+            late=late,
         )
+
+
+def give_rows(expected: WithheldBody, request: pb.VerifyProposalRequest, call: VerifyCall) -> bool:
+    """Brings the distributions to a call that was begun without them. False if this is another call."""
+    if call.drawn is not None or call.kept_step is not None:
+        return False
+    if body_of(withholding(request)) != expected.digest:
+        return False
+    expected.late.give(call.draft)
+    return True
 
 
 def take_condition(request: pb.VerifyProposalRequest) -> VerdictCondition:

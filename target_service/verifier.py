@@ -5,6 +5,7 @@ Only verdicts, and additional results that were requested, leave the device.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
@@ -27,7 +28,8 @@ from specpair.sequences.held_sequence import HeldSequence
 from specpair.sequences.sequel import Sequel
 from specpair.server.identity import client_name
 from specpair.speculation.logprobs import TokenLogprobs
-from target_service.judging import advance_verification, sent_probabilities
+from target_service.judging import advance_verification, judge_late, sent_probabilities, with_rows
+from target_service.late_rows import LateOutcome, LateRows, WithdrawnError
 from target_service.masking import MaskMaker
 from target_service.own_proposal import OwnProposal, not_kept
 from target_service.scorer import Scorer
@@ -56,6 +58,7 @@ class Verifier(ModelHost[Verdict]):
         self.masks = MaskMaker()
         self._scorer = Scorer(self.engine, self.sequences, self.token_budget)
         no_beams = "the target drafts by itself" if self.has_head else self.no_trees
+        self.late_outcomes: Counter[LateOutcome] = Counter()
         self.trees = TreeScorer(self.engine, self.sequences, no_beams)
         """For beam search."""
         self.sampling_defaults = NO_DEFAULTS
@@ -85,6 +88,7 @@ class Verifier(ModelHost[Verdict]):
             drafters=self._drafters,
             runs_beams=beams,
             goes_on_plain=True,
+            takes_withheld_distributions=True,
             sampling_defaults=self.sampling_defaults,
         )
 
@@ -172,6 +176,8 @@ class Verifier(ModelHost[Verdict]):
         call, committed = work.call, held.length
         try:
             await work.future
+            if call.late is not None:
+                await self._judge_late(work, call.late)
         except Exception:
             held.cached.replace_from(committed, [])
             raise
@@ -195,6 +201,22 @@ class Verifier(ModelHost[Verdict]):
             cached_token_count=work.sequence.kept_length or 0,
         )
 
+    async def _judge_late(self, work: VerifyWork, late: LateRows) -> None:
+        """Judges a work whose pass was over before its distributions had come, once they have. Raises WithdrawnError if
+        they do not."""
+        if work.unjudged is None:
+            self.late_outcomes[LateOutcome.IN_TIME] += 1
+            return
+        try:
+            rows = await late.wait()
+        except WithdrawnError:
+            self.late_outcomes[LateOutcome.WITHDRAWN] += 1
+            raise
+        await self.engine.call(partial(judge_late, work, rows))
+        self.late_outcomes[LateOutcome.WAITED_FOR] += 1
+        if work.error is not None:
+            raise work.error
+
     async def _forced(self, held: HeldSequence[Verdict], most: int) -> list[int]:
         """The tokens that have to follow, up to `most`, as the structured output says."""
         if held.grammar is None or not most:
@@ -204,7 +226,7 @@ class Verifier(ModelHost[Verdict]):
     def advance(self, works: list[Work], logits: Tensor) -> None:
         advance(works, logits)
         if self._drafter is not None:
-            self._drafter.draft([work for work in works if isinstance(work, VerifyWork)])
+            self._drafter.draft([work for work in works if isinstance(work, VerifyWork) and work.unjudged is None])
 
     async def stop(self) -> None:
         await super().stop()
@@ -261,12 +283,11 @@ def with_kept(own: OwnProposal | None, call: VerifyCall) -> VerifyCall:
 def advance(works: list[Work], logits: Tensor) -> None:
     """Processes the logits `[sum of row counts, vocabulary]` of works whose tokens are all fed."""
     verifying = [work for work in works if isinstance(work, VerifyWork)]
-    if len(verifying) == len(works):
-        advance_verification(verifying, logits)
-        return
-    rows = dict(zip(works, logits.split([work.row_count for work in works]), strict=True))
-    for work in works:
-        if isinstance(work, ScoreWork | TreeScoreWork):
-            work.take(rows[work])
-    if verifying:
-        advance_verification(verifying, torch.cat([rows[work] for work in verifying]))
+    if len(verifying) < len(works):
+        rows = dict(zip(works, logits.split([work.row_count for work in works]), strict=True))
+        for work in works:
+            if isinstance(work, ScoreWork | TreeScoreWork):
+                work.take(rows[work])
+        logits = torch.cat([logits[:0], *(rows[work] for work in verifying)])
+    if judged := with_rows(verifying, logits):
+        advance_verification(*judged)

@@ -16,6 +16,7 @@ from specpair.speculation.counted_rows import SentRows
 from specpair.speculation.logprobs import TokenLogprobs
 from specpair.speculation.trees.drawn_tree import DrawnTree
 from specpair.speculation.trees.token_tree import TokenTree
+from target_service.late_rows import LateRows, WithheldBody
 from target_service.own_proposal import OwnProposal
 
 ANSWER_BYTES = 1024
@@ -47,6 +48,8 @@ class VerifyCall(NamedTuple):
     """It ends with the token after which its tokens together have a smaller probability; 0 if it does not."""
     max_forced: int = 0
     """Forced tokens to name with the verdict, at most."""
+    late: LateRows | None = None
+    """Where the distributions come to, if they were not sent with the tokens; `draft` stands for them until then."""
 
 
 class ConditionalRequest(NamedTuple):
@@ -56,7 +59,7 @@ class ConditionalRequest(NamedTuple):
     step: int
     size: int
     """Bytes."""
-    body: Callable[[], bytes]
+    body: Callable[[], bytes | WithheldBody]
     """What identifies a repetition."""
     decode: Callable[[], VerifyCall]
 
@@ -87,7 +90,7 @@ class Verdict:
     queue_time: float
     """Seconds before the first forward pass."""
     compute_time: float
-    """Seconds from the first forward pass to the verdict."""
+    """Seconds from the first forward pass to the verdict, without a wait for distributions that came later."""
     batch_token_count: int
     """Tokens in its largest forward pass, including those of other sequences."""
     target_probabilities: list[float]
@@ -129,6 +132,8 @@ class VerifyWork(Work):
     """Which tokens may come at each row, if the output is structured; made while the pass runs."""
     own_proposal: OwnProposal | None = None
     """What the target's own head proposes with the verdict."""
+    unjudged: Tensor | None = None
+    """Its logits `[K + 1, vocabulary]`, if its pass was over before the distributions of its proposal had come."""
     begun: Begun | None = None
     """What the device thread went on to after the verdict."""
     has_gone_on_plain: bool = False
@@ -137,19 +142,19 @@ class VerifyWork(Work):
     @property
     def is_followed(self) -> bool:
         """Whether a call waits for this verdict."""
-        return self.error is None and (self.begun is not None or self._call_after() is not None)
+        return self._has_verdict and (self.begun is not None or self._call_after() is not None)
 
     @property
     def has_missed(self) -> bool:
-        return self.held.has_waiting(self.call.step)
+        return self.unjudged is None and self.held.has_waiting(self.call.step)
 
     def go_on(self) -> Work | None:
         """The work of the call that waits for this verdict, if it can begin without the event loop."""
-        return self._begin(self._call_after())
+        return self._begin(self._call_after()) if self._has_verdict else None
 
     @property
     def may_go_on_plain(self) -> bool:
-        return self.error is None and self.held.grammar is None and self._last_resort() is not None
+        return self._has_verdict and self.held.grammar is None and self._last_resort() is not None
 
     def go_on_plain(self) -> Work | None:
         """The work of a call without a proposal, which the caller of this one allows."""
@@ -174,6 +179,11 @@ class VerifyWork(Work):
             else:
                 give_up(self.begun.work.future)
         super().wake()
+
+    @property
+    def _has_verdict(self) -> bool:
+        """Asked when its pass is over."""
+        return self.error is None and self.unjudged is None
 
     def _call_after(self) -> WaitingCall[Verdict] | None:
         return self.held.call_after(self.call.step, self)

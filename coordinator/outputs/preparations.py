@@ -1,6 +1,6 @@
 """What the draft shall prepare while the target judges a round."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from coordinator.adaptive import Decision, OutputLength
 from coordinator.adaptive.ahead_trial import AheadTrial
@@ -21,11 +21,15 @@ WORKING_AHEAD = (None, Drafter.MODEL)
 class Preparations:
     """Decides for each round of one output whether the draft works ahead, and for how long a proposal."""
 
-    def __init__(self, request: GenerationRequest, trials: Mapping[int, AheadTrial], load: Load):
-        """`trials` are those of outputs like this one, by level of load."""
+    def __init__(
+        self, request: GenerationRequest, trials: Mapping[int, AheadTrial], load: Load, may_withhold: Callable[[], bool]
+    ):
+        """`trials` are those of outputs like this one, by level of load; `may_withhold` says whether proposals may come
+        without their distributions."""
         self._mode = mode_of(request)
         self._trials = trials
         self._load = load
+        self._may_withhold = may_withhold
         self._last = len(request.prompt_ids) + request.max_tokens - 1
         """The longest that the sequence may become before the target's last token."""
         self._passed_over: list[float] = []
@@ -44,6 +48,7 @@ class Preparations:
             count=decision.length,
             min_confidence=decision.min_confidence,
             max_length=self._last,
+            withholds=self._may_withhold(),
         )
 
     def are_wanted(self, drafter: Drafter | None) -> bool:

@@ -46,6 +46,8 @@ class Preparation:
     min_confidence: float
     max_length: int
     """The longest that the sequence may become with a prepared proposal."""
+    withholds: bool = False
+    """Whether proposals come without their distributions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +65,16 @@ class PreparedBlock:
     def length(self) -> int:
         """Committed tokens before it."""
         return self.key.base_length + self.key.accepted_count + 1
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether its distributions were withheld: the draft has to be asked for them."""
+        return is_bare(self.proposal)
+
+
+def is_bare(proposal: proposal_pb2.Proposal) -> bool:
+    """Whether the distributions of a proposal were withheld."""
+    return proposal.distributions.HasField("withheld")
 
 
 def prepared_block(message: draft_service_pb2.AheadBlock) -> PreparedBlock:

@@ -171,4 +171,5 @@ def _work_ahead(preparation: Preparation) -> draft_service_pb2.WorkAhead:
         num_speculative_tokens=preparation.count,
         min_confidence=preparation.min_confidence,
         max_length=preparation.max_length,
+        withholds_distributions=preparation.withholds,
     )

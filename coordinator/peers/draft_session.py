@@ -87,9 +87,9 @@ class DraftSession(ProposalSource):
         return max((link.room(length) for link in self._drafts.links.values()), default=0)
 
     def has_prepared(self, step: int, history: Sequence[int]) -> bool:
-        """Whether the proposal for this round is there already."""
+        """Whether the proposal for this round is there already, with its distributions."""
         key = self.blocks.key(step, history)
-        return key is not None and any(block.key == key for block in self.blocks.of_step(step))
+        return key is not None and any(block.key == key and not block.is_bare for block in self.blocks.of_step(step))
 
     async def propose(
         self,
@@ -113,7 +113,7 @@ class DraftSession(ProposalSource):
         if key is None and self._preparing is not None:
             self._preparing.cancel()  # it was not sent, and says less than the call that is made now
         call = self._call(step, history, count, min_confidence, preparation, tree_tokens)
-        if block is not None:
+        if block is not None and not block.is_bare:
             if call is not None:
                 call.link.hear(time.perf_counter() - block.arrived_at)
                 if self._may_ask(call.link) and (self._calls or not call.tell()):
@@ -122,6 +122,8 @@ class DraftSession(ProposalSource):
         if call is None:
             return None
         if self._may_ask(call.link):
+            if block is not None:
+                return await self._whole(call, block)
             return await call.answer() if key is None else await self._first_of(call, key)
         self._try_again(call)
         return None
@@ -186,6 +188,15 @@ class DraftSession(ProposalSource):
         """Whether a round may wait for this draft."""
         return link.breaker.is_closed and not self._trial.is_needed
 
+    async def _whole(self, call: DraftCall, block: PreparedBlock) -> Proposed | None:
+        """A prepared proposal with its distributions, which the draft is asked for. The target has begun with its
+        tokens, so that the round waits for nothing else meanwhile."""
+        answer = await call.answer()
+        if answer is None or list(answer.token_ids) != list(block.proposal.token_ids):
+            return answer if answer is None else replace(answer, ahead=AheadOutcome.MISS)
+        prepared = _prepared(block, AheadOutcome.HIT, 0.0)
+        return replace(answer, times=prepared.times, ahead=prepared.ahead, waited=prepared.waited)
+
     async def _first_of(self, call: DraftCall, key: BlockKey) -> Proposed | None:
         """The answer, or the prepared proposal if that comes first: they have the same tokens."""
         start = time.perf_counter()
@@ -198,11 +209,11 @@ class DraftSession(ProposalSource):
             raise
         finally:
             waiting.cancel()
-        if asking.done() and (answer := asking.result()) is not None:
-            return replace(answer, ahead=AheadOutcome.LATE if answer.was_prepared else AheadOutcome.MISS)
-        if waiting.done() and not waiting.cancelled():
+        if waiting.done() and not waiting.cancelled() and not waiting.result().is_bare:
             return _prepared(waiting.result(), AheadOutcome.LATE, time.perf_counter() - start)
-        return None
+        if (answer := await asking) is None:
+            return None
+        return replace(answer, ahead=AheadOutcome.LATE if answer.was_prepared else AheadOutcome.MISS)
 
     def _spawn(self, call: DraftCall) -> "asyncio.Task[Proposed | None]":
         """Makes a call that no round waits for, or not to its end. A failure counts against the draft as ever."""

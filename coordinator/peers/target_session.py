@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from coordinator.deadline import NEVER, Deadline
-from coordinator.peers.ahead_blocks import BlockKey
+from coordinator.peers.ahead_blocks import BlockKey, is_bare
 from coordinator.peers.answers import Verdict
 from coordinator.peers.backoff import Backoff
 from coordinator.peers.call_out import CallOut
@@ -190,7 +190,8 @@ class TargetSession:
         out = self._call_out
         if out is None or self._fork_count or key in self._early:
             return False
-        if (out.step + 1, out.length) != (key.step, key.base_length):
+        is_taken = out.link.takes_withheld_distributions or not is_bare(proposal)
+        if not is_taken or (out.step + 1, out.length) != (key.step, key.base_length):
             return False
         try:
             out.link.peer.verify_early(out.name, key, proposal, self._include_probabilities)

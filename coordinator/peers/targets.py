@@ -43,6 +43,11 @@ class TargetLink(Link[TargetPeer]):
         """Whether it knows how to go on without a proposal."""
         return self.info is not None and self.info.goes_on_plain
 
+    @property
+    def takes_withheld_distributions(self) -> bool:
+        """Whether it knows how to begin with a proposal whose distributions follow."""
+        return self.info is not None and self.info.takes_withheld_distributions
+
     async def confirm(self, instance_id: str, within: float) -> None:
         """Checks a process that answers in place of the known one.
 

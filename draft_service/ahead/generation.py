@@ -293,6 +293,7 @@ class Generation:
                 accepted_count=branch.outcome.accepted_count,
                 next_token_id=branch.outcome.next_token_id,
                 drafted=branch.drafted(),
+                withholds=self._order.withholds,
                 is_current=lambda: self.is_live,
             )
         )

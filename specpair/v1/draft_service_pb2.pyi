@@ -54,16 +54,18 @@ class ProposeTokensRequest(_message.Message):
     def __init__(self, sequence_id: _Optional[str] = ..., step: _Optional[int] = ..., base_length: _Optional[int] = ..., appended_token_ids: _Optional[_Iterable[int]] = ..., num_speculative_tokens: _Optional[int] = ..., min_confidence: _Optional[float] = ..., work_ahead: _Optional[_Union[WorkAhead, _Mapping]] = ..., has_proposal: _Optional[bool] = ..., max_tree_tokens: _Optional[int] = ..., is_plain: _Optional[bool] = ...) -> None: ...
 
 class WorkAhead(_message.Message):
-    __slots__ = ("max_outcomes", "num_speculative_tokens", "min_confidence", "max_length")
+    __slots__ = ("max_outcomes", "num_speculative_tokens", "min_confidence", "max_length", "withholds_distributions")
     MAX_OUTCOMES_FIELD_NUMBER: _ClassVar[int]
     NUM_SPECULATIVE_TOKENS_FIELD_NUMBER: _ClassVar[int]
     MIN_CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
     MAX_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    WITHHOLDS_DISTRIBUTIONS_FIELD_NUMBER: _ClassVar[int]
     max_outcomes: int
     num_speculative_tokens: int
     min_confidence: float
     max_length: int
-    def __init__(self, max_outcomes: _Optional[int] = ..., num_speculative_tokens: _Optional[int] = ..., min_confidence: _Optional[float] = ..., max_length: _Optional[int] = ...) -> None: ...
+    withholds_distributions: bool
+    def __init__(self, max_outcomes: _Optional[int] = ..., num_speculative_tokens: _Optional[int] = ..., min_confidence: _Optional[float] = ..., max_length: _Optional[int] = ..., withholds_distributions: _Optional[bool] = ...) -> None: ...
 
 class ProposeTokensResponse(_message.Message):
     __slots__ = ("instance_id", "step", "proposal", "queue_time_us", "compute_time_us", "batch_size", "drafter", "rollback_time_ns", "was_prepared", "guessed_token_count", "accepted_guess_count", "pass_count")

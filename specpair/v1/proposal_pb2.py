@@ -24,27 +24,29 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aspecpair/v1/proposal.proto\x12\x0bspecpair.v1\"\xb2\x01\n\x08Proposal\x12\x11\n\ttoken_ids\x18\x01 \x03(\r\x12\x31\n\rdistributions\x18\x02 \x01(\x0b\x32\x1a.specpair.v1.Distributions\x12\x16\n\x0eparent_indices\x18\x03 \x03(\x11\x12\x12\n\ndraw_nodes\x18\x04 \x03(\r\x12\x11\n\tdraw_rows\x18\x05 \x03(\r\x12!\n\x19\x64raws_without_replacement\x18\x06 \x01(\x08\"\xe6\x01\n\rDistributions\x12\x32\n\x06sparse\x18\x01 \x01(\x0b\x32 .specpair.v1.SparseDistributionsH\x00\x12\x30\n\x05\x64\x65nse\x18\x02 \x01(\x0b\x32\x1f.specpair.v1.DenseDistributionsH\x00\x12\x33\n\x07one_hot\x18\x03 \x01(\x0b\x32 .specpair.v1.OneHotDistributionsH\x00\x12.\n\x04kept\x18\x04 \x01(\x0b\x32\x1e.specpair.v1.KeptDistributionsH\x00\x42\n\n\x08\x65ncoding\"c\n\x13SparseDistributions\x12\x15\n\rsupport_sizes\x18\x01 \x03(\r\x12\x11\n\ttoken_ids\x18\x02 \x01(\x0c\x12\x0e\n\x06\x63ounts\x18\x03 \x01(\x0c\x12\x12\n\ntotal_log2\x18\x04 \x01(\r\"@\n\x12\x44\x65nseDistributions\x12*\n\rprobabilities\x18\x01 \x01(\x0b\x32\x13.specpair.v1.Tensor\"\x15\n\x13OneHotDistributions\"!\n\x11KeptDistributions\x12\x0c\n\x04step\x18\x01 \x01(\x04\"L\n\x06Tensor\x12%\n\x04type\x18\x01 \x01(\x0e\x32\x17.specpair.v1.TensorType\x12\r\n\x05shape\x18\x02 \x03(\r\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c*B\n\nTensorType\x12\x1b\n\x17TENSOR_TYPE_UNSPECIFIED\x10\x00\x12\x17\n\x13TENSOR_TYPE_FLOAT32\x10\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aspecpair/v1/proposal.proto\x12\x0bspecpair.v1\"\xb2\x01\n\x08Proposal\x12\x11\n\ttoken_ids\x18\x01 \x03(\r\x12\x31\n\rdistributions\x18\x02 \x01(\x0b\x32\x1a.specpair.v1.Distributions\x12\x16\n\x0eparent_indices\x18\x03 \x03(\x11\x12\x12\n\ndraw_nodes\x18\x04 \x03(\r\x12\x11\n\tdraw_rows\x18\x05 \x03(\r\x12!\n\x19\x64raws_without_replacement\x18\x06 \x01(\x08\"\x9e\x02\n\rDistributions\x12\x32\n\x06sparse\x18\x01 \x01(\x0b\x32 .specpair.v1.SparseDistributionsH\x00\x12\x30\n\x05\x64\x65nse\x18\x02 \x01(\x0b\x32\x1f.specpair.v1.DenseDistributionsH\x00\x12\x33\n\x07one_hot\x18\x03 \x01(\x0b\x32 .specpair.v1.OneHotDistributionsH\x00\x12.\n\x04kept\x18\x04 \x01(\x0b\x32\x1e.specpair.v1.KeptDistributionsH\x00\x12\x36\n\x08withheld\x18\x05 \x01(\x0b\x32\".specpair.v1.WithheldDistributionsH\x00\x42\n\n\x08\x65ncoding\"c\n\x13SparseDistributions\x12\x15\n\rsupport_sizes\x18\x01 \x03(\r\x12\x11\n\ttoken_ids\x18\x02 \x01(\x0c\x12\x0e\n\x06\x63ounts\x18\x03 \x01(\x0c\x12\x12\n\ntotal_log2\x18\x04 \x01(\r\"@\n\x12\x44\x65nseDistributions\x12*\n\rprobabilities\x18\x01 \x01(\x0b\x32\x13.specpair.v1.Tensor\"\x15\n\x13OneHotDistributions\"!\n\x11KeptDistributions\x12\x0c\n\x04step\x18\x01 \x01(\x04\"\x17\n\x15WithheldDistributions\"L\n\x06Tensor\x12%\n\x04type\x18\x01 \x01(\x0e\x32\x17.specpair.v1.TensorType\x12\r\n\x05shape\x18\x02 \x03(\r\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c*B\n\nTensorType\x12\x1b\n\x17TENSOR_TYPE_UNSPECIFIED\x10\x00\x12\x17\n\x13TENSOR_TYPE_FLOAT32\x10\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'specpair.v1.proposal_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TENSORTYPE']._serialized_start=760
-  _globals['_TENSORTYPE']._serialized_end=826
+  _globals['_TENSORTYPE']._serialized_start=841
+  _globals['_TENSORTYPE']._serialized_end=907
   _globals['_PROPOSAL']._serialized_start=44
   _globals['_PROPOSAL']._serialized_end=222
   _globals['_DISTRIBUTIONS']._serialized_start=225
-  _globals['_DISTRIBUTIONS']._serialized_end=455
-  _globals['_SPARSEDISTRIBUTIONS']._serialized_start=457
-  _globals['_SPARSEDISTRIBUTIONS']._serialized_end=556
-  _globals['_DENSEDISTRIBUTIONS']._serialized_start=558
-  _globals['_DENSEDISTRIBUTIONS']._serialized_end=622
-  _globals['_ONEHOTDISTRIBUTIONS']._serialized_start=624
-  _globals['_ONEHOTDISTRIBUTIONS']._serialized_end=645
-  _globals['_KEPTDISTRIBUTIONS']._serialized_start=647
-  _globals['_KEPTDISTRIBUTIONS']._serialized_end=680
-  _globals['_TENSOR']._serialized_start=682
-  _globals['_TENSOR']._serialized_end=758
+  _globals['_DISTRIBUTIONS']._serialized_end=511
+  _globals['_SPARSEDISTRIBUTIONS']._serialized_start=513
+  _globals['_SPARSEDISTRIBUTIONS']._serialized_end=612
+  _globals['_DENSEDISTRIBUTIONS']._serialized_start=614
+  _globals['_DENSEDISTRIBUTIONS']._serialized_end=678
+  _globals['_ONEHOTDISTRIBUTIONS']._serialized_start=680
+  _globals['_ONEHOTDISTRIBUTIONS']._serialized_end=701
+  _globals['_KEPTDISTRIBUTIONS']._serialized_start=703
+  _globals['_KEPTDISTRIBUTIONS']._serialized_end=736
+  _globals['_WITHHELDDISTRIBUTIONS']._serialized_start=738
+  _globals['_WITHHELDDISTRIBUTIONS']._serialized_end=761
+  _globals['_TENSOR']._serialized_start=763
+  _globals['_TENSOR']._serialized_end=839
 # @@protoc_insertion_point(module_scope)

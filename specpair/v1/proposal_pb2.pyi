@@ -31,16 +31,18 @@ class Proposal(_message.Message):
     def __init__(self, token_ids: _Optional[_Iterable[int]] = ..., distributions: _Optional[_Union[Distributions, _Mapping]] = ..., parent_indices: _Optional[_Iterable[int]] = ..., draw_nodes: _Optional[_Iterable[int]] = ..., draw_rows: _Optional[_Iterable[int]] = ..., draws_without_replacement: _Optional[bool] = ...) -> None: ...
 
 class Distributions(_message.Message):
-    __slots__ = ("sparse", "dense", "one_hot", "kept")
+    __slots__ = ("sparse", "dense", "one_hot", "kept", "withheld")
     SPARSE_FIELD_NUMBER: _ClassVar[int]
     DENSE_FIELD_NUMBER: _ClassVar[int]
     ONE_HOT_FIELD_NUMBER: _ClassVar[int]
     KEPT_FIELD_NUMBER: _ClassVar[int]
+    WITHHELD_FIELD_NUMBER: _ClassVar[int]
     sparse: SparseDistributions
     dense: DenseDistributions
     one_hot: OneHotDistributions
     kept: KeptDistributions
-    def __init__(self, sparse: _Optional[_Union[SparseDistributions, _Mapping]] = ..., dense: _Optional[_Union[DenseDistributions, _Mapping]] = ..., one_hot: _Optional[_Union[OneHotDistributions, _Mapping]] = ..., kept: _Optional[_Union[KeptDistributions, _Mapping]] = ...) -> None: ...
+    withheld: WithheldDistributions
+    def __init__(self, sparse: _Optional[_Union[SparseDistributions, _Mapping]] = ..., dense: _Optional[_Union[DenseDistributions, _Mapping]] = ..., one_hot: _Optional[_Union[OneHotDistributions, _Mapping]] = ..., kept: _Optional[_Union[KeptDistributions, _Mapping]] = ..., withheld: _Optional[_Union[WithheldDistributions, _Mapping]] = ...) -> None: ...
 
 class SparseDistributions(_message.Message):
     __slots__ = ("support_sizes", "token_ids", "counts", "total_log2")
@@ -69,6 +71,10 @@ class KeptDistributions(_message.Message):
     STEP_FIELD_NUMBER: _ClassVar[int]
     step: int
     def __init__(self, step: _Optional[int] = ...) -> None: ...
+
+class WithheldDistributions(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class Tensor(_message.Message):
     __slots__ = ("type", "shape", "data")

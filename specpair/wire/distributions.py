@@ -60,6 +60,8 @@ def decode(distributions: Distributions | None, token_ids: list[int], vocab_size
         return _decode_sparse(distributions.sparse, token_ids, vocab_size)
     if encoding == "kept":
         raise InvalidDistributionError(f"{_FIELD}.kept", "names distributions that are not here")
+    if encoding == "withheld":
+        raise InvalidDistributionError(f"{_FIELD}.withheld", "is for calls on condition alone")
     return _decode_dense(distributions.dense.probabilities, np.array(token_ids, dtype=np.int64), vocab_size)
 
 

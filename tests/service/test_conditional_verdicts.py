@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from specpair.v1 import draft_service_pb2, sampling_pb2
+from specpair.v1 import sampling_pb2
 from specpair.v1 import target_service_pb2 as target_pb
 from target_service import servicer
 from tests.service.conditional import (
-    PROMPT,
     VOCABULARY,
     Stream,
     close,
@@ -21,6 +20,7 @@ from tests.service.conditional import (
     renamed,
     until,
 )
+from tests.service.proposals import ordinary_rounds
 from tests.services import RunningModel, engine_config, running_draft, running_target
 from tests.tiny_models import make_model, make_variation
 
@@ -48,31 +48,6 @@ async def draft(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Async
     alike = make_variation(tmp_path_factory.mktemp("drafts") / "alike", folder, spread=0.05)
     async with running_draft(engine_config(alike)) as model:
         yield model
-
-
-async def ordinary_rounds(draft: RunningModel, target: RunningModel, name: str) -> list[tuple[Any, Any]]:
-    """The calls of each step with their verdicts, one after the other."""
-    rounds: list[tuple[Any, Any]] = []
-    base, appended = len(PROMPT), []
-    for step in range(STEPS):
-        proposed = await draft.hot.ProposeTokens(
-            draft_service_pb2.ProposeTokensRequest(
-                sequence_id=name,
-                step=step,
-                base_length=base,
-                appended_token_ids=appended,
-                num_speculative_tokens=K,
-            )
-        )
-        length = base + len(appended)
-        request = target_pb.VerifyProposalRequest(
-            sequence_id=name, step=step, base_length=length, proposal=proposed.proposal, include_probabilities=True
-        )
-        verdict = await target.hot.VerifyProposal(request)
-        kept = list(proposed.proposal.token_ids[: verdict.accepted_count])
-        base, appended = length, [*kept, verdict.next_token_id]
-        rounds.append((request, verdict))
-    return rounds
 
 
 def guesses(rounds: list[tuple[Any, Any]], name: str, step: int) -> tuple[list[Any], Any]:
@@ -126,7 +101,7 @@ async def test_verdicts_are_the_same_bits(
     for name in ("plain", "ahead"):
         await open_sequence(target, name, **fields)
     await open_sequence(draft, "plain", sampling=fields["sampling"], rule=fields["rule"])
-    rounds = await ordinary_rounds(draft, target, "plain")
+    rounds = await ordinary_rounds(draft, target, "plain", STEPS, K)
     assert len({verdict.accepted_count for _, verdict in rounds}) > 1
     before = counted(target)
     verdicts = await rounds_told(target, rounds, "ahead", begins=not is_large)
@@ -146,7 +121,7 @@ async def test_a_call_is_answered_though_the_next_step_begins_while_its_body_is_
     for name in ("plain", "ahead"):
         await open_sequence(target, name, **options)
     await open_sequence(draft, "plain", **options)
-    rounds = await ordinary_rounds(draft, target, "plain")
+    rounds = await ordinary_rounds(draft, target, "plain", STEPS, K)
 
     async def slowly(request: target_pb.VerifyProposalRequest, make: Any) -> Any:
         if request.step == 1:

@@ -24,6 +24,7 @@ from specpair.options import Drafter, Rule, StructureKind
 from specpair.sequences import sequence_limits
 from specpair.sequences.conditional_calls import ConditionOutcome
 from specpair.sequences.sequel import SequelOutcome
+from target_service.late_rows import LateOutcome
 from tests.service.metrics_load import TRACE_ID, Load, loaded_pair, total
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -37,7 +38,11 @@ BOUNDED = {
     "part": {"draft", "verify", "network", "rollback"},
     "outcome": {
         *("finished", "failed", "cancelled"),
-        *(outcome.value for outcomes in (ConditionOutcome, SequelOutcome, AheadOutcome) for outcome in outcomes),
+        *(
+            outcome.value
+            for outcomes in (ConditionOutcome, SequelOutcome, AheadOutcome, LateOutcome)
+            for outcome in outcomes
+        ),
     },
     "accepted": {*map(str, range(8)), "8+"},
     "fate": {fate.value for fate in BlockFate},

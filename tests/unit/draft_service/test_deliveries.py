@@ -16,7 +16,7 @@ from specpair.v1 import proposal_pb2
 VOCABULARY = 1024
 
 
-def block(*, dense: bool) -> PreparedBlock:
+def block(*, dense: bool, withholds: bool = False) -> PreparedBlock:
     drafted = Drafted(
         drafter=Drafter.MODEL,
         tokens=[1],
@@ -33,6 +33,7 @@ def block(*, dense: bool) -> PreparedBlock:
         accepted_count=0,
         next_token_id=1,
         drafted=drafted,
+        withholds=withholds,
         is_current=lambda: True,
     )
 
@@ -66,3 +67,16 @@ async def test_what_has_no_room_is_not_encoded(dense: bool, monkeypatch: pytest.
     sending.deliver(block(dense=dense))
     await asyncio.sleep(0)
     assert len(encoded) == 4, "there is room again"
+
+
+@pytest.mark.parametrize("dense", [False, True])
+async def test_rows_that_are_withheld_take_no_room(dense: bool) -> None:
+    """One without rows to withhold says that it has none."""
+    pushes = Pushes("ahead_blocks")
+    pushes.open(lambda: None)
+    Deliveries(pushes).deliver(block(dense=dense, withholds=True))
+    message = pb.StreamProposalsResponse()
+    pushes.fill(message, 1 << 20)
+    (sent,) = message.ahead_blocks
+    assert list(sent.proposal.token_ids) == [1] and sent.ByteSize() < 30
+    assert sent.proposal.distributions.HasField("withheld") is dense

@@ -1,0 +1,255 @@
+"""Proposals with which the target begins before their distributions are here: the same verdicts, and none without."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from specpair.v1 import sampling_pb2
+from specpair.v1 import sequence_service_pb2 as pb
+from specpair.v1 import target_service_pb2 as target_pb
+from target_service import judging, late_rows
+from target_service.late_rows import LateOutcome, WithheldBody
+from tests.rpc_errors import refused
+from tests.service.conditional import (
+    PROMPT,
+    VOCABULARY,
+    Gate,
+    Stream,
+    close,
+    conditional,
+    counted,
+    decided,
+    open_sequence,
+    renamed,
+    until,
+)
+from tests.service.proposals import ordinary_rounds
+from tests.services import RunningModel, engine_config, running_draft, running_target
+from tests.tiny_models import make_model, make_variation
+
+Code = grpc.StatusCode
+STEPS, K = 10, 3
+OPTIONS: dict[str, dict[str, Any]] = {
+    "token": {"rule": sampling_pb2.ACCEPTANCE_RULE_TOKEN},
+    "block": {"rule": sampling_pb2.ACCEPTANCE_RULE_BLOCK},
+    "dense": {"encoding": sampling_pb2.DISTRIBUTION_ENCODING_DENSE},
+    "penalised": {"sampling": {"seed": 9, "frequency_penalty": 0.7, "top_k": 12}},
+    "coupled": {"rule": sampling_pb2.ACCEPTANCE_RULE_COUPLED},
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_model(tmp_path_factory.mktemp("model"), seed=1, vocab_size=VOCABULARY)
+
+
+@pytest.fixture(scope="module")
+async def target(folder: Path) -> AsyncIterator[RunningModel]:
+    async with running_target(engine_config(folder)) as model:
+        yield model
+
+
+@pytest.fixture(scope="module")
+async def draft(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningModel]:
+    alike = make_variation(tmp_path_factory.mktemp("drafts") / "alike", folder, spread=0.05)
+    async with running_draft(engine_config(alike)) as model:
+        yield model
+
+
+def outcomes(target: RunningModel) -> dict[str, float]:
+    """Such proposals by when their distributions came, as the metrics say."""
+    name = "specpair_target_late_distributions_total"
+    return {each.value: target.registry.get_sample_value(name, {"outcome": each.value}) or 0.0 for each in LateOutcome}
+
+
+def withheld(request: Any, name: str, verdict: Any) -> Any:
+    """The call on the condition of the verdict before, without its distributions."""
+    call = conditional(request, name, verdict.step, verdict.accepted_count, verdict.next_token_id)
+    call.proposal.distributions.withheld.SetInParent()
+    return call
+
+
+async def pass_is_over(target: RunningModel, name: str, step: int) -> None:
+    """Until the work of the step has left the device thread, without a verdict."""
+    held = target.host.sequences.get(name)
+    await until(lambda: held.last_step == step and held.work is not None and held.work.done())
+
+
+class Begun:
+    """A sequence with which the target has begun the second step, without its distributions."""
+
+    def __init__(self, target: RunningModel, stream: Stream, rounds: list[tuple[Any, Any]], name: str):
+        self.target, self.stream, self.name = target, stream, name
+        self.request, self.expected = renamed(rounds[1][0], name), rounds[1][1]
+        self.first = rounds[0]
+
+    @property
+    def held(self) -> Any:
+        return self.target.host.sequences.get(self.name)
+
+    async def begin(self) -> None:
+        await self.target.hot.VerifyProposal(renamed(self.first[0], self.name))
+        assert await self.stream.decided(withheld(self.request, self.name, self.first[1])) == {"met": 1}
+        assert isinstance(self.held.last_body, WithheldBody)
+
+    async def pass_is_over(self) -> None:
+        await pass_is_over(self.target, self.name, self.request.step)
+
+
+@pytest.fixture
+async def begun(draft: RunningModel, target: RunningModel) -> AsyncIterator[Begun]:
+    options: Any = {"sampling": {"seed": 9}, "logprobs": 2}
+    for name in ("plain", "late"):
+        await open_sequence(target, name, **options)
+    await open_sequence(draft, "plain", sampling=options["sampling"])
+    rounds = await ordinary_rounds(draft, target, "plain", 3, K)
+    stream = Stream(target)
+    own = Begun(target, stream, rounds, "late")
+    await own.begin()
+    yield own
+    await stream.close()
+    await close(draft, target, names=["plain", "late"])
+
+
+@pytest.mark.parametrize("comes", ["in_time", "waited_for"])
+@pytest.mark.parametrize("options", OPTIONS)
+async def test_verdicts_are_the_same_bits(draft: RunningModel, target: RunningModel, options: str, comes: str) -> None:
+    fields: Any = {"sampling": {"temperature": 1.0, "seed": 9}, "logprobs": 2, **OPTIONS[options]}
+    for name in ("plain", "late"):
+        await open_sequence(target, name, **fields)
+    await open_sequence(draft, "plain", **{name: value for name, value in fields.items() if name != "logprobs"})
+    rounds = await ordinary_rounds(draft, target, "plain", STEPS, K)
+    assert len({verdict.accepted_count for _, verdict in rounds}) > 1
+    before, stream = outcomes(target), Stream(target)
+    verdicts = [await target.hot.VerifyProposal(renamed(rounds[0][0], "late"))]
+    for request, _ in rounds[1:]:
+        call = withheld(request, "late", verdicts[-1])
+        if comes == "in_time":
+            with Gate(target) as gate:
+                await stream.tell(call)
+                await gate.reached()
+                (answer,) = await stream.send(renamed(request, "late"))
+                await until(lambda: isinstance(target.host.sequences.get("late").last_body, bytes))
+        else:
+            await stream.tell(call)
+            await pass_is_over(target, "late", request.step)
+            (answer,) = await stream.send(renamed(request, "late"))
+        verdicts.append((await answer).response)
+    assert [decided(verdict) for verdict in verdicts] == [decided(verdict) for _, verdict in rounds]
+    after = outcomes(target)
+    assert {name: after[name] - before[name] for name in after} == {**dict.fromkeys(after, 0), comes: STEPS - 1}
+    await stream.close()
+    await close(draft, target, names=["plain", "late"])
+
+
+async def test_a_repetition_is_the_same_call_and_other_distributions_are_another(begun: Begun) -> None:
+    answers = [await begun.target.hot.VerifyProposal(begun.request) for _ in range(2)]
+    assert answers[0] == answers[1] and decided(answers[0]) == decided(begun.expected)
+    begun.request.proposal.distributions.one_hot.SetInParent()
+    await refused(begun.target.hot.VerifyProposal(begun.request), Code.ALREADY_EXISTS, "CONFLICTING_BODY")
+
+
+@pytest.mark.parametrize("change", ["plain", "other tokens", "shorter"])
+async def test_another_call_of_the_step_takes_its_place(begun: Begun, change: str) -> None:
+    """As if the target had not begun: a draft that died brings no distributions."""
+    other, before = begun.request, outcomes(begun.target)
+    if change == "plain":
+        other.ClearField("proposal")
+    elif change == "other tokens":
+        other.proposal.CopyFrom(type(other.proposal)(token_ids=[3, 3]))
+    else:
+        other.proposal.CopyFrom(type(other.proposal)(token_ids=other.proposal.token_ids[:1]))
+    await open_sequence(begun.target, "fresh", sampling={"seed": 9}, logprobs=2)
+    await begun.target.hot.VerifyProposal(renamed(begun.first[0], "fresh"))
+    expected = await begun.target.hot.VerifyProposal(renamed(other, "fresh"))
+    assert decided(await begun.target.hot.VerifyProposal(other)) == decided(expected)
+    assert outcomes(begun.target)["withdrawn"] == before["withdrawn"] + 1
+    await begun.target.sequences.CloseSequence(pb.CloseSequenceRequest(sequence_id="fresh"))
+
+
+async def test_distributions_that_are_invalid_are_refused_and_the_right_ones_still_taken(begun: Begun) -> None:
+    bad = renamed(begun.request, begun.name)
+    bad.proposal.distributions.sparse.total_log2 = 31
+    await refused(begun.target.hot.VerifyProposal(bad), Code.INVALID_ARGUMENT, "INVALID_DISTRIBUTION")
+    assert isinstance(begun.held.last_body, WithheldBody)
+    assert decided(await begun.target.hot.VerifyProposal(begun.request)) == decided(begun.expected)
+
+
+async def test_a_step_whose_distributions_never_come_counts_as_not_taken(begun: Begun) -> None:
+    """So its sequence is idle, and its lease can end."""
+    await begun.pass_is_over()
+    assert begun.held.is_busy
+    begun.held.last_body.late.withdraw()  # ends the wait as its limit would
+    await until(lambda: not begun.held.is_busy)
+    assert begun.held.last_step == 0
+    assert list(begun.held.cached.tokens) == [*PROMPT, *begun.held.cached.tokens[len(PROMPT) : begun.held.length]]
+    assert decided(await begun.target.hot.VerifyProposal(begun.request)) == decided(begun.expected)
+
+
+async def test_a_wait_ends_by_itself() -> None:
+    with pytest.raises(late_rows.WithdrawnError):
+        await late_rows.LateRows().wait(within=0.01)
+
+
+async def test_closing_ends_the_wait(begun: Begun) -> None:
+    await begun.pass_is_over()
+    await begun.target.sequences.CloseSequence(pb.CloseSequenceRequest(sequence_id=begun.name))
+    await refused(begun.target.hot.VerifyProposal(begun.request), Code.NOT_FOUND, "SEQUENCE_NOT_FOUND")
+
+
+async def test_a_failure_of_the_late_judgement_is_said_and_the_step_can_be_tried_again(
+    begun: Begun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await begun.pass_is_over()
+
+    def fail(*_: Any) -> None:
+        raise ValueError("as the test asked")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(judging, "add_probabilities", fail)
+        await refused(begun.target.hot.VerifyProposal(begun.request), Code.INTERNAL, "FORWARD_FAILED")
+    assert decided(await begun.target.hot.VerifyProposal(begun.request)) == decided(begun.expected)
+
+
+async def test_the_next_call_on_condition_begins_with_a_late_verdict(begun: Begun) -> None:
+    await begun.pass_is_over()
+    met = counted(begun.target)["met"]
+    following = target_pb.VerifyProposalRequest(
+        sequence_id=begun.name, step=2, base_length=begun.expected.length, include_probabilities=True
+    )
+    verdict = begun.expected
+    await begun.stream.tell(
+        conditional(following, begun.name, 1, verdict.accepted_count, verdict.next_token_id),
+        conditional(following, begun.name, 1, 0, 0),  # what a work without a verdict would look like
+    )
+    await asyncio.sleep(0.02)
+    assert counted(begun.target)["met"] == met
+    await begun.target.hot.VerifyProposal(begun.request)
+    await until(lambda: counted(begun.target)["met"] == met + 1)
+    assert begun.held.last_step == 2
+    await begun.target.hot.VerifyProposal(following)
+
+
+@pytest.mark.parametrize("way", ["unary", "tree"])
+async def test_withheld_distributions_are_refused_elsewhere(begun: Begun, way: str) -> None:
+    """In a call that brings none later, and for a tree."""
+    await begun.target.hot.VerifyProposal(begun.request)
+    verdict = begun.expected
+    call = target_pb.VerifyProposalRequest(sequence_id=begun.name, step=2, base_length=verdict.length)
+    call.proposal.token_ids.extend([1, 2])
+    call.proposal.distributions.withheld.SetInParent()
+    if way == "tree":
+        call.proposal.parent_indices.extend([-1, -1])
+        call.condition.CopyFrom(
+            target_pb.Condition(step=1, accepted_count=verdict.accepted_count, next_token_id=verdict.next_token_id)
+        )
+        assert await begun.stream.decided(call) == {"met": 1}
+        assert begun.held.last_step == 1, "what is wrong with it is said to the ordinary call"
+        call.ClearField("condition")
+        call.proposal.ClearField("parent_indices")
+    found = await refused(begun.target.hot.VerifyProposal(call), Code.INVALID_ARGUMENT, "INVALID_DISTRIBUTION")
+    assert found["field"] == "proposal.distributions.withheld"
