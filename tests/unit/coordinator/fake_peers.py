@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from coordinator.peers.ahead_blocks import BlockInbox, BlockKey, Preparation
+from coordinator.peers.ahead_blocks import BlockInbox, BlockKey, Preparation, is_bare
 from coordinator.peers.answers import CallTimes, Proposed, Scores, Verdict
 from coordinator.peers.draft_peer import DraftPeer
 from coordinator.peers.own_order import NO_ORDER, OwnOrder
@@ -37,6 +37,8 @@ class FakeTarget(FakeSequences, TargetPeer):
         self.score_delay = 0.0
         self.conditions: list[BlockKey] = []
         """Of every call on condition."""
+        self.bare_count = 0
+        """Those of them without distributions."""
         self.loses_conditions = False
         """Whether it gets none of them."""
         self.met_count = 0
@@ -122,6 +124,7 @@ class FakeTarget(FakeSequences, TargetPeer):
 
     def verify_early(self, sequence_id: str, key: BlockKey, proposal: Proposal, include_probabilities: bool) -> None:
         self.conditions.append(key)
+        self.bare_count += is_bare(proposal)
         held = self.held.get(sequence_id)
         if self.loses_conditions or held is None:
             return
@@ -150,10 +153,13 @@ class FakeTarget(FakeSequences, TargetPeer):
 
     async def _judge_early(self, held: Held, key: BlockKey, proposal: Proposal) -> None:
         await held.work(self.delay)
+        if is_bare(proposal):
+            return  # judged with the ordinary call
         with suppress(SpecpairError):
             self._verdict(held, key.step, key.base_length + key.accepted_count + 1, proposal)
 
     def _verdict(self, held: Held, step: int, base_length: int, proposal: Proposal | None) -> Verdict:
+        assert proposal is None or not is_bare(proposal), "nothing is judged without its distributions"
         drafted = [] if proposal is None else list(proposal.token_ids)
         if step == held.last_step:
             if held.last_body != (base_length, drafted):
@@ -295,6 +301,8 @@ class FakeDraft(FakeSequences, DraftPeer):
                     proposal=Proposal(token_ids=self._continue([*text, token], seed, count)),
                     compute_time_us=10,
                 )
+                if asked.withholds:
+                    block.proposal.distributions.withheld.SetInParent()
                 blocks += [block] if count > 0 else []
         task = asyncio.create_task(self._push(blocks[: asked.max_outcomes]))
         self._pushes.add(task)

@@ -121,10 +121,11 @@ async def bench(
     target_count: int = 1,
     draft_count: int = 1,
     config: CoordinatorConfig = CONFIG,
+    withholds: bool = False,
 ) -> AsyncIterator[Bench]:
-    fake_targets = [
-        FakeTarget(model_info(f"t{i}", max_model_len=target_len), f"target:{i + 1}") for i in range(target_count)
-    ]
+    """With `withholds` the targets take proposals whose distributions follow."""
+    of_target = {"max_model_len": target_len, "takes_withheld_distributions": withholds}
+    fake_targets = [FakeTarget(model_info(f"t{i}", **of_target), f"target:{i + 1}") for i in range(target_count)]
     fake_drafts = [
         FakeDraft(model_info(f"d{i}", max_model_len=draft_len), f"draft:{i + 1}") for i in range(draft_count)
     ]

@@ -1,0 +1,120 @@
+"""Prepared proposals without their distributions: the target begins with them while the draft is asked for those."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from coordinator.adaptive.ahead_outcome import AheadOutcome
+from coordinator.outputs.generation import Generation
+from specpair.options import Rule, SamplingOptions, WorkAhead
+from specpair.v1.draft_service_pb2 import AheadBlock
+from tests.unit.coordinator.fake_language import continuation
+from tests.unit.coordinator.pair_bench import AWAY, PROMPT, Bench, bench
+
+ON: dict[str, Any] = {"work_ahead": WorkAhead.ON}
+
+
+def hits(generation: Generation) -> int:
+    return generation.acceptance.ahead_counts[AheadOutcome.HIT]
+
+
+def withheld(b: Bench) -> set[bool]:
+    """What the draft was told of the distributions of what it prepares."""
+    return {asked.withholds for asked in b.draft.preparations if asked is not None}
+
+
+async def test_the_draft_is_asked_for_the_distributions_while_the_target_works() -> None:
+    async with bench(withholds=True) as b:
+        b.target.delay, b.draft.delay = 0.01, 0.004
+        generation = await b.run(40, 4, 0.0, **ON)
+        assert hits(generation) > 5 and b.target.met_count == hits(generation)
+        assert withheld(b) == {True} and b.target.bare_count == len(b.target.conditions)
+        assert not any(b.draft.has_proposal[1:]), "each answer has the distributions"
+        assert not generation.acceptance.fallback_count
+
+
+async def test_the_output_has_the_same_rounds_as_with_whole_proposals() -> None:
+    taken = []
+    for withholds in (False, True):
+        async with bench(withholds=withholds) as b:
+            b.target.delay = 0.003
+            b.draft.prepares = lambda step, accepted_count: step % 3 > 0
+            acceptance = (await b.run(60, 4, 0.0, **ON)).acceptance
+            taken.append((acceptance.drafted_per_position, acceptance.accepted_per_position))
+    assert taken[0] == taken[1]
+
+
+async def test_where_no_distributions_are_sent_none_are_withheld() -> None:
+    for change in ({"rule": Rule.COUPLED}, {"sampling": SamplingOptions(temperature=0.0)}):
+        async with bench(withholds=True) as b:
+            await b.run(40, 4, 0.0, **ON, **change)
+            assert withheld(b) == {False}
+
+
+async def test_a_target_that_does_not_take_them_gets_none() -> None:
+    """Also one that was replaced by an older version while an output runs."""
+    async with bench() as b:
+        await b.run(40, 4, 0.0, **ON)
+        assert withheld(b) == {False} and b.target.conditions
+    async with bench(withholds=True) as b:
+        b.target.delay = 0.005
+        (link,) = b.pair.target.links.values()
+        assert link.info is not None
+        link.info = replace(link.info, takes_withheld_distributions=False)
+        generation = await b.run(40, 4, 0.0, **ON)
+        assert hits(generation) > 5 and not b.target.bare_count
+
+
+async def test_an_older_draft_that_sends_them_is_not_asked_for_them() -> None:
+    def whole(block: AheadBlock) -> AheadBlock:
+        block.proposal.ClearField("distributions")
+        return block
+
+    async with bench(withholds=True) as b:
+        b.target.delay, b.draft.changes_block = 0.005, whole
+        generation = await b.run(40, 4, 0.0, **ON)
+        assert hits(generation) > 5 and sum(b.draft.has_proposal) == hits(generation) + 1
+
+
+async def test_a_draft_that_dies_before_it_sends_them_costs_no_token() -> None:
+    """The target has begun, and gets another call."""
+    async with bench(withholds=True) as b:
+        b.target.delay = 0.005
+        generation = b.generation(60, 4, **ON)
+        async for _ in generation.parts():
+            if hits(generation) == 3:
+                b.draft.faults.before = dict.fromkeys(range(1000), AWAY)
+        assert generation.output.token_ids == continuation(PROMPT, 60)
+        assert generation.acceptance.fallback_count > 0 and len(b.target.opened) == 1
+        await b.check_closed()
+
+
+async def test_an_answer_with_other_tokens_is_taken_as_it_is() -> None:
+    def other(block: AheadBlock) -> AheadBlock:
+        block.proposal.token_ids[0] ^= 1
+        return block
+
+    async with bench(withholds=True) as b:
+        b.target.delay, b.draft.changes_block = 0.005, other
+        generation = await b.run(40, 4, 0.0, **ON)
+        assert not hits(generation) and generation.acceptance.ahead_counts[AheadOutcome.MISS] > 5
+
+
+async def test_proposals_that_come_before_the_answer_do_not_end_the_wait_for_it() -> None:
+    async with bench(withholds=True) as b:
+        b.draft.delay, b.draft.push_delay = 0.02, 0.008
+        generation = await b.run(20, 4, 0.0, **ON)
+        assert generation.acceptance.round_count == generation.acceptance.draft_round_count
+        assert not any(b.draft.has_proposal[1:])
+
+
+async def test_a_draft_that_hangs_after_its_tokens_is_waited_for_once() -> None:
+    async with bench(withholds=True) as b:
+        b.target.delay = 0.004
+        generation = b.generation(40, 4, **ON)
+        async with asyncio.timeout(5.0):
+            async for _ in generation.parts():
+                if hits(generation) == 2:
+                    b.draft.delay = 30.0
+        assert generation.output.token_ids == continuation(PROMPT, 40)
+        await b.check_closed()
