@@ -1,6 +1,5 @@
 """Proposals with which the target begins before their distributions are here: the same verdicts, and none without."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from specpair.v1 import sequence_service_pb2 as pb
 from specpair.v1 import target_service_pb2 as target_pb
 from target_service import judging, late_rows
 from target_service.late_rows import LateOutcome, WithheldBody
+from target_service.verifier import Verifier
 from tests.rpc_errors import refused
 from tests.service.conditional import (
     PROMPT,
@@ -216,22 +216,61 @@ async def test_a_failure_of_the_late_judgement_is_said_and_the_step_can_be_tried
 
 
 async def test_the_next_call_on_condition_begins_with_a_late_verdict(begun: Begun) -> None:
-    await begun.pass_is_over()
-    met = counted(begun.target)["met"]
+    """Not when the pass is over, before there is one."""
+    target, name, verdict = begun.target, "another", begun.expected
+    await open_sequence(target, name, sampling={"seed": 9}, logprobs=2)
+    await target.hot.VerifyProposal(renamed(begun.first[0], name))
     following = target_pb.VerifyProposalRequest(
-        sequence_id=begun.name, step=2, base_length=begun.expected.length, include_probabilities=True
+        sequence_id=name, step=2, base_length=verdict.length, include_probabilities=True
     )
-    verdict = begun.expected
-    await begun.stream.tell(
-        conditional(following, begun.name, 1, verdict.accepted_count, verdict.next_token_id),
-        conditional(following, begun.name, 1, 0, 0),  # what a work without a verdict would look like
-    )
-    await asyncio.sleep(0.02)
-    assert counted(begun.target)["met"] == met
-    await begun.target.hot.VerifyProposal(begun.request)
-    await until(lambda: counted(begun.target)["met"] == met + 1)
-    assert begun.held.last_step == 2
-    await begun.target.hot.VerifyProposal(following)
+    met, held = counted(target)["met"], target.host.sequences.get(name)
+    with Gate(target) as gate:
+        await begun.stream.tell(withheld(begun.request, name, begun.first[1]))
+        await gate.reached()
+        nothing = conditional(following, name, 1, 0, 0)  # what a work without a verdict looks like
+        nothing.base_length = begun.request.base_length + K  # the sequence still has the proposed tokens
+        await begun.stream.tell(nothing, conditional(following, name, 1, verdict.accepted_count, verdict.next_token_id))
+        await until(lambda: len(held.waiting) == 2)
+    await pass_is_over(target, name, 1)
+    assert counted(target)["met"] == met + 1, "only the one without its distributions has begun"
+    assert held.last_step == 1 and held.begun is None
+    assert decided(await target.hot.VerifyProposal(renamed(begun.request, name))) == decided(verdict)
+    await until(lambda: counted(target)["met"] == met + 2)
+    assert held.last_step == 2
+    await target.hot.VerifyProposal(following)
+    await target.sequences.CloseSequence(pb.CloseSequenceRequest(sequence_id=name))
+
+
+async def test_calls_that_wait_for_the_verdict_before_begin_on_the_device_thread(
+    draft: RunningModel, target: RunningModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the verdict is known first, and where the next pass begins."""
+    begun: list[int] = []
+    go_on = Verifier.go_on
+
+    def noting(verifier: Verifier, before: Any, decode: Any) -> Any:
+        found = go_on(verifier, before, decode)
+        begun.extend([found[0].call.step] if found is not None and found[0].call.late is not None else [])
+        return found
+
+    monkeypatch.setattr(Verifier, "go_on", noting)
+    fields: Any = {"sampling": {"seed": 9}, "rule": OPTIONS["block"]["rule"]}
+    for name in ("plain", "late"):
+        await open_sequence(target, name, **fields)
+    await open_sequence(draft, "plain", **fields)
+    rounds = await ordinary_rounds(draft, target, "plain", STEPS, K)
+    before, stream, verdicts = outcomes(target), Stream(target), []
+    for step, (request, expected) in enumerate(rounds):
+        (answer,) = await stream.send(renamed(request, "late"))
+        if step < STEPS - 1:
+            await stream.tell(withheld(rounds[step + 1][0], "late", expected))
+        verdicts.append((await answer).response)
+    assert [decided(verdict) for verdict in verdicts] == [decided(verdict) for _, verdict in rounds]
+    after = outcomes(target)
+    assert after["in_time"] + after["waited_for"] > before["in_time"] + before["waited_for"]
+    assert begun, "none was met where the device thread could begin with it"
+    await stream.close()
+    await close(draft, target, names=["plain", "late"])
 
 
 @pytest.mark.parametrize("way", ["unary", "tree"])
