@@ -61,6 +61,7 @@ async def measure(plan: Plan) -> Section:
             hits += own_hits
     title = (
         f"verify {plan.matrix.scale * plan.matrix.verify_ms:g} ms, {' and '.join(plan.far)} apart from the coordinator"
+        + (f", links of {plan.matrix.gigabits / plan.matrix.scale:g} Gb/s" if plan.matrix.gigabits else "")
     )
     noises = [{"acceptance": a, "temperature": t, "noise": noise} for (a, t), noise in NOISES.items()]
     return Section(
@@ -78,6 +79,7 @@ async def measure_pair(plan: Plan, pair: Pair, advance: Callable[[str], None]) -
         draft=draft_folder(pair.acceptance, pair.temperature),
         verify_ms=pair.verify_ms,
         step_ms=pair.step_ms,
+        gigabits=plan.matrix.gigabits / plan.matrix.scale,
     )
     rows: list[Row] = []
     hits: list[HitRow] = []

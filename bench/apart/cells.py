@@ -34,6 +34,8 @@ class Matrix:
     temperatures: tuple[float, ...] = (0.0, 1.0)
     rules: tuple[Rule, ...] = (Rule.COUPLED, Rule.BLOCK)
     batch_sizes: tuple[int, ...] = (1, 8)
+    gigabits: float = 0.0
+    """What each link carries in a second, each way; 0 for any amount."""
     scale: float = 1.0
     """How many times as long the imitated devices and the link take for everything. The times above are of those that
     are meant; the cells have what is waited."""

@@ -22,11 +22,27 @@ class Delay:
     seconds = 0.0
 
 
+class Way:
+    """One direction of the link, for all connections: bytes leave one after the other, as fast as it carries them."""
+
+    def __init__(self, delay: Delay, bytes_per_second: float):
+        """0 bytes per second: any number at once."""
+        self._delay = delay
+        self._seconds_per_byte = 1.0 / bytes_per_second if bytes_per_second else 0.0
+        self._free_at = 0.0
+
+    def arrival(self, now: float, count: int) -> float:
+        """When as many bytes, sent now, have arrived."""
+        self._free_at = max(self._free_at, now) + count * self._seconds_per_byte
+        return self._free_at + self._delay.seconds
+
+
 class Direction(asyncio.Protocol):
     """One end of a connection: what arrives here leaves at the other end after the delay."""
 
-    def __init__(self, delay: Delay):
-        self._delay = delay
+    def __init__(self, way: Way):
+        """`way` takes what arrives here."""
+        self._way = way
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[tuple[float, bytes]] = deque()
         """When to send what, in order; empty bytes are the end."""
@@ -80,7 +96,7 @@ class Direction(asyncio.Protocol):
             self._put(b"")
 
     def _put(self, data: bytes) -> None:
-        self._waiting.append((self._loop.time() + self._delay.seconds, data))
+        self._waiting.append((self._way.arrival(self._loop.time(), len(data)), data))
         self._arm()
 
     def _arm(self) -> None:
@@ -120,10 +136,11 @@ class DelayLine:
 
 
 @asynccontextmanager
-async def delay_line(port: int, upstream_port: int) -> AsyncIterator[DelayLine]:
-    """A link from a port to another one, both on the loopback interface, at first without a delay."""
+async def delay_line(port: int, upstream_port: int, bytes_per_second: float = 0.0) -> AsyncIterator[DelayLine]:
+    """A link from a port to another one, both on the loopback interface, at first without a delay. It carries so many
+    bytes a second each way; 0 for any number."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bench.apart.delay_line", str(port), str(upstream_port)),
+        *(sys.executable, "-m", "bench.apart.delay_line", str(port), str(upstream_port), repr(bytes_per_second)),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         start_new_session=True,  # Ctrl-C goes to us alone
@@ -138,13 +155,14 @@ async def delay_line(port: int, upstream_port: int) -> AsyncIterator[DelayLine]:
         await process.wait()
 
 
-async def run(port: int, upstream_port: int) -> None:
+async def run(port: int, upstream_port: int, bytes_per_second: float) -> None:
     """Passes bytes on until standard input ends. A line there is a delay in seconds, answered once it is in force."""
     loop, delay, tasks = asyncio.get_running_loop(), Delay(), set[asyncio.Task[None]]()
+    there, back = (Way(delay, bytes_per_second) for _ in range(2))
 
     def accepted() -> Direction:
-        near = Direction(delay)
-        task = loop.create_task(connect(near, delay, upstream_port))
+        near = Direction(there)
+        task = loop.create_task(connect(near, back, upstream_port))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
         return near
@@ -157,9 +175,9 @@ async def run(port: int, upstream_port: int) -> None:
         os.write(sys.stdout.fileno(), READY)
 
 
-async def connect(near: Direction, delay: Delay, upstream_port: int) -> None:
+async def connect(near: Direction, back: Way, upstream_port: int) -> None:
     """The other end of an accepted connection; without one, the connection is closed."""
-    far = Direction(delay)
+    far = Direction(back)
     try:
         await asyncio.get_running_loop().create_connection(lambda: far, LOOPBACK, upstream_port)
     except OSError:
@@ -175,9 +193,9 @@ def precise_loop() -> asyncio.SelectorEventLoop:
 
 
 def main() -> None:
-    port, upstream_port = map(int, sys.argv[1:])
+    port, upstream_port, bytes_per_second = sys.argv[1:]
     with suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=precise_loop) as runner:
-        runner.run(run(port, upstream_port))
+        runner.run(run(int(port), int(upstream_port), float(bytes_per_second)))
 
 
 if __name__ == "__main__":

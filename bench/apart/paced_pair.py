@@ -20,6 +20,7 @@ from command.pair.local_pair import (
 )
 from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 
+BYTES_PER_GIGABIT = 1e9 / 8
 THREADS = 1
 """Of each model: the passes are small, and both models share the processors with everything else."""
 
@@ -32,6 +33,8 @@ class PacedModels:
     draft: str
     verify_ms: float
     step_ms: float
+    gigabits: float = 0.0
+    """What each link carries in a second, each way; 0 for any amount."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +60,7 @@ async def with_paced_pair(
     """
     plans = {role: plan_model(role, models) for role in ("draft", "target")}
     async with AsyncExitStack() as stack:
-        lines = {role: await stack.enter_async_context(line_to(plans[role])) for role in far}
+        lines = {role: await stack.enter_async_context(line_to(plans[role], models.gigabits)) for role in far}
         addresses = {
             f"--{role}": lines[role].address if role in lines else plan.address for role, plan in plans.items()
         }
@@ -79,7 +82,8 @@ def plan_model(role: str, models: PacedModels) -> ServicePlan:
 
 
 @asynccontextmanager
-async def line_to(plan: ServicePlan) -> AsyncIterator[DelayLine]:
+async def line_to(plan: ServicePlan, gigabits: float) -> AsyncIterator[DelayLine]:
     """A link to a service on this machine."""
-    async with delay_line(free_port(), int(plan.address.rpartition(":")[2])) as line:
+    port = int(plan.address.rpartition(":")[2])
+    async with delay_line(free_port(), port, gigabits * BYTES_PER_GIGABIT) as line:
         yield line

@@ -100,6 +100,9 @@ def parser_of(description: str | None) -> argparse.ArgumentParser:
         "--verify", dest="verify_ms", type=float, metavar="MS", help="milliseconds of a pass of the target (default 20)"
     )
     parser.add_argument(
+        "--gigabits", type=float, metavar="X", help="gigabits that a link carries in a second, each way (default: any)"
+    )
+    parser.add_argument(
         "--scale",
         type=float,
         metavar="X",

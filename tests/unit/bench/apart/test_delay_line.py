@@ -21,10 +21,12 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
     writer.close()
 
 
-async def through_a_line(work: Callable[[DelayLine], Awaitable[None]], serve: Serve = echo) -> None:
+async def through_a_line(
+    work: Callable[[DelayLine], Awaitable[None]], serve: Serve = echo, bytes_per_second: float = 0.0
+) -> None:
     """Does the work with a line to a server."""
     port = free_port()
-    async with asyncio.timeout(TIMEOUT), delay_line(free_port(), port) as line:
+    async with asyncio.timeout(TIMEOUT), delay_line(free_port(), port, bytes_per_second) as line:
         server = await asyncio.start_server(serve, LOOPBACK, port)
         async with server:
             await work(line)
@@ -51,6 +53,25 @@ def test_an_answer_takes_the_round_trip_that_is_set() -> None:
                 assert time.perf_counter() - started >= round_trip
 
     asyncio.run(through_a_line(work))
+
+
+def test_bytes_take_the_time_that_the_link_needs_for_them_also_on_two_connections() -> None:
+    rate = 4e6
+
+    async def exchange(line: DelayLine) -> None:
+        async with connected(line) as (reader, writer):
+            writer.write(bytes(200_000))
+            await reader.readexactly(200_000)
+
+    async def work(line: DelayLine) -> None:
+        started = time.perf_counter()
+        await exchange(line)
+        assert time.perf_counter() - started >= 200_000 / rate
+        started = time.perf_counter()
+        await asyncio.gather(exchange(line), exchange(line))
+        assert time.perf_counter() - started >= 400_000 / rate
+
+    asyncio.run(through_a_line(work, bytes_per_second=rate))
 
 
 def test_what_is_sent_arrives_whole_and_in_order_while_the_delay_changes() -> None:
