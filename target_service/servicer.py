@@ -9,7 +9,7 @@ from typing import TypeVar
 import grpc
 import grpc.aio
 
-from specpair.errors import InvalidDistributionError, InvalidFieldError, NotSupportedError, SpecpairError
+from specpair.errors import InvalidFieldError, NotSupportedError, SpecpairError
 from specpair.grammars.grammar import MAX_FORCED_TOKENS
 from specpair.options import MAX_LOGPROBS, check_count, check_range
 from specpair.rpc.messages import body_of, check_sequence_id
@@ -181,8 +181,6 @@ class TargetServicer(TargetServiceServicer):
         """Distributions that were withheld come to `late`."""
         proposal, vocab_size = request.proposal, self._verifier.sequences.limits.vocab_size
         is_kept = proposal.distributions.HasField("kept")
-        if late is not None and proposal.parent_indices:
-            raise InvalidDistributionError("proposal.distributions.withheld", "is set for a tree")
         drawn = decode_tree(proposal, vocab_size) if proposal.parent_indices else None
         sent = None if is_kept or drawn is not None or late is not None else proposal.distributions
         return VerifyCall(

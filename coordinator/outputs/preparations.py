@@ -1,11 +1,12 @@
 """What the draft shall prepare while the target judges a round."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from coordinator.adaptive import Decision, OutputLength
 from coordinator.adaptive.ahead_trial import AheadTrial
 from coordinator.adaptive.load import Load
 from coordinator.outputs.round import Round
+from coordinator.outputs.withholding import Withholding
 from coordinator.peers.ahead_blocks import Preparation
 from coordinator.requests.request import GenerationRequest
 from specpair.options import Drafter, WorkAhead
@@ -22,14 +23,14 @@ class Preparations:
     """Decides for each round of one output whether the draft works ahead, and for how long a proposal."""
 
     def __init__(
-        self, request: GenerationRequest, trials: Mapping[int, AheadTrial], load: Load, may_withhold: Callable[[], bool]
+        self, request: GenerationRequest, trials: Mapping[int, AheadTrial], load: Load, withholding: Withholding
     ):
-        """`trials` are those of outputs like this one, by level of load; `may_withhold` says whether proposals may come
+        """`trials` are those of outputs like this one, by level of load; `withholding` says whether proposals come
         without their distributions."""
         self._mode = mode_of(request)
         self._trials = trials
         self._load = load
-        self._may_withhold = may_withhold
+        self._withholding = withholding
         self._last = len(request.prompt_ids) + request.max_tokens - 1
         """The longest that the sequence may become before the target's last token."""
         self._passed_over: list[float] = []
@@ -48,7 +49,7 @@ class Preparations:
             count=decision.length,
             min_confidence=decision.min_confidence,
             max_length=self._last,
-            withholds=self._may_withhold(),
+            withholds=self._withholding.pays,
         )
 
     def are_wanted(self, drafter: Drafter | None) -> bool:
@@ -62,12 +63,13 @@ class Preparations:
         return max(self._last - length, 0)
 
     def add(self, judged: Round, lengths: OutputLength) -> None:
-        """Compares a round with those of the other kind. One that was passed over, for want of a proposal, counts with
-        the next one that has a proposal.
+        """Learns from a round, and compares it with those of the other kind. One that was passed over, for want of a
+        proposal, counts with the next one that has a proposal.
 
         Only outputs for which measured times decide are compared. Those that always or never work ahead may differ in
         more than that, in the length of their proposals for one.
         """
+        self._withholding.add(judged)
         if self._mode is not WorkAhead.AUTO:
             return
         if judged.is_passed_over:

@@ -5,7 +5,6 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 from coordinator.adaptive import PLAIN, Decision, OutputLength
 from coordinator.outputs.acceptance import Acceptance
@@ -15,8 +14,9 @@ from coordinator.outputs.round import Round
 from coordinator.outputs.shadow_proposal import ShadowProposal
 from coordinator.outputs.sources import chosen, text_drafter
 from coordinator.outputs.text_draft import TextDraft
+from coordinator.outputs.withholding import Withholding
 from coordinator.pair import Pair
-from coordinator.peers import NO_ORDER, Proposed, Targets, Verdict
+from coordinator.peers import NO_ORDER, Proposed, Verdict
 from coordinator.peers.proposal_source import ProposalSource
 from coordinator.requests.request import GenerationRequest
 from specpair.errors import InvalidDistributionError, SpecpairError
@@ -123,8 +123,8 @@ class Proposals:
         tree_tokens = 0 if self._own is not None else request.most_tree_tokens  # a head's are the target's
         self._length = self._pair.lengths.enter(*group, fixed, tree_tokens, has_shadows=self._has_shadows)
         trials, load = self._pair.ahead.of(*group), self._pair.lengths.load
-        may_withhold = partial(may_begin_without_rows, self._pair.target, ignores_proposals=self._ignores_proposals)
-        self._preparations = Preparations(request, trials, load, may_withhold)
+        withholding = Withholding(self._pair.target, ignores_proposals=self._ignores_proposals)
+        self._preparations = Preparations(request, trials, load, withholding)
         if self._draft is None:
             return
         if self._draft.opens and self._length.opens_early(longest):
@@ -323,12 +323,6 @@ class Proposals:
         )
         if begun.answer is not None and (problem := problem_of(begun.answer, decision.length, tree_tokens)) is not None:
             self.refuse(begun, problem)
-
-
-def may_begin_without_rows(targets: Targets, *, ignores_proposals: bool) -> bool:
-    """Whether the draft may keep the distributions of what it prepares until they are needed: where they are sent at
-    all, and the target can begin without them."""
-    return not ignores_proposals and targets.info.takes_withheld_distributions
 
 
 def problem_of(answer: Proposed, length: int, tree_tokens: int) -> SpecpairError | None:

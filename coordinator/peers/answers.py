@@ -98,6 +98,8 @@ class Proposed:
     """What working ahead gave; None if the draft was not working ahead."""
     waited: float | None = None
     """Seconds that the round waited for it, if it came ahead of the answer; else that is the time of the call."""
+    asked_for: float | None = None
+    """Seconds of the call for its distributions, if its tokens had come before; the target worked on them meanwhile."""
     shares: tuple[DraftShare, ...] = ()
     """Of the drafts whose proposals were merged into it; empty for a draft alone."""
     guesses: GuessCounts | None = None

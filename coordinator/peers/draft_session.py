@@ -191,11 +191,12 @@ class DraftSession(ProposalSource):
     async def _whole(self, call: DraftCall, block: PreparedBlock) -> Proposed | None:
         """A prepared proposal with its distributions, which the draft is asked for. The target has begun with its
         tokens, so that the round waits for nothing else meanwhile."""
-        answer = await call.answer()
-        if answer is None or list(answer.token_ids) != list(block.proposal.token_ids):
-            return answer if answer is None else replace(answer, ahead=AheadOutcome.MISS)
+        if (answer := await call.answer()) is None:
+            return None
+        if list(answer.token_ids) != list(block.proposal.token_ids):
+            return replace(answer, ahead=AheadOutcome.MISS)
         prepared = _prepared(block, AheadOutcome.HIT, 0.0)
-        return replace(answer, times=prepared.times, ahead=prepared.ahead, waited=prepared.waited)
+        return replace(prepared, proposal=answer.proposal, guesses=answer.guesses, asked_for=answer.times.elapsed)
 
     async def _first_of(self, call: DraftCall, key: BlockKey) -> Proposed | None:
         """The answer, or the prepared proposal if that comes first: they have the same tokens."""

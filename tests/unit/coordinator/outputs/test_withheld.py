@@ -4,14 +4,23 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.outputs.generation import Generation
+from coordinator.peers import CallTimes
 from specpair.options import Rule, SamplingOptions, WorkAhead
 from specpair.v1.draft_service_pb2 import AheadBlock
+from tests.unit.coordinator import fake_peers
 from tests.unit.coordinator.fake_language import continuation
 from tests.unit.coordinator.pair_bench import AWAY, PROMPT, Bench, bench
 
 ON: dict[str, Any] = {"work_ahead": WorkAhead.ON}
+
+
+@pytest.fixture(autouse=True)
+def _a_pass_takes_longer_than_the_way_to_the_draft(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fake_peers, "VERIFY_TIMES", CallTimes(started_at=0.0, elapsed=1.0, queue=0.0, compute=1.0))
 
 
 def hits(generation: Generation) -> int:
@@ -49,6 +58,19 @@ async def test_where_no_distributions_are_sent_none_are_withheld() -> None:
         async with bench(withholds=True) as b:
             await b.run(40, 4, 0.0, **ON, **change)
             assert withheld(b) == {False}
+
+
+async def test_none_are_withheld_where_the_way_to_the_draft_takes_longer_than_a_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The round would wait for them. It is found by the first round with a proposal."""
+    monkeypatch.setattr(fake_peers, "DRAFT_TIMES", CallTimes(started_at=0.0, elapsed=3.0, queue=0.0, compute=1.0))
+    async with bench(withholds=True) as b:
+        b.target.delay = 0.005
+        generation = await b.run(40, 4, 0.0, **ON)
+        asked = [asked.withholds for asked in b.draft.preparations if asked is not None]
+        assert asked[0] and not any(asked[3:])
+        assert hits(generation) > 5 and sum(b.draft.has_proposal) > 5
 
 
 async def test_a_target_that_does_not_take_them_gets_none() -> None:
