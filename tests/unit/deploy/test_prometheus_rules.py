@@ -10,6 +10,7 @@ import yaml
 
 FOLDER = Path(__file__).parents[3] / "deploy" / "prometheus"
 RULES = yaml.safe_load((FOLDER / "rules.yml").read_text())
+TESTS = sorted(path.name for path in FOLDER.glob("rules*_test.yml"))
 NAMES = [rule.get("alert") or rule["record"] for group in RULES["groups"] for rule in group["rules"]]
 NEVER = "vector(0) > 1"
 
@@ -29,7 +30,7 @@ def test_configuration_is_valid() -> None:
 
 @needs_promtool
 def test_rules_do_what_they_should() -> None:
-    done = promtool("test", "rules", "rules_test.yml")
+    done = promtool("test", "rules", *TESTS)
     assert done.returncode == 0, done.stderr
 
 
@@ -37,9 +38,10 @@ def test_rules_do_what_they_should() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_no_rule_can_fall_silent(name: str, tmp_path: Path) -> None:
     """A rule that never gives anything fails the tests of the rules."""
-    shutil.copy(FOLDER / "rules_test.yml", tmp_path)
+    for file in TESTS:
+        shutil.copy(FOLDER / file, tmp_path)
     (tmp_path / "rules.yml").write_text(yaml.safe_dump(_silenced(name)))
-    done = promtool("test", "rules", "rules_test.yml", folder=tmp_path)
+    done = promtool("test", "rules", *TESTS, folder=tmp_path)
     assert "FAILED" in done.stderr
 
 
