@@ -12,6 +12,8 @@ AUTOSCALERS = of_kind("scaled", "HorizontalPodAutoscaler")
 ADAPTER = yaml.safe_load((FOLDER / "components" / "autoscaling" / "adapter-values.yaml").read_text())
 RULES = {rule["name"]["as"]: rule for rule in ADAPTER["rules"]["custom"]}
 PARTS = {"C": ("",), "G": ("",), "H": ("_bucket", "_sum", "_count")}
+OF_TARGETS = {"job", "instance", "namespace", "service", "pod", "container", "endpoint"}
+"""Labels that the Prometheus operator gives to all that it scrapes."""
 
 
 def sections() -> dict[str, set[str]]:
@@ -21,6 +23,13 @@ def sections() -> dict[str, set[str]]:
         rows = re.findall(r"^\| `(\w+)` \| ([CGH]) \|", part, re.MULTILINE)
         found[part.partition("\n")[0]] = {name + end for name, kind in rows for end in PARTS[kind]}
     return found
+
+
+def labels_of() -> dict[str, set[str]]:
+    """The labels of each metric, by the same tables."""
+    text = (ROOT / "docs" / "metrics.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| [CGH] \|([\w, ]*)\|", text, re.MULTILINE)
+    return {name: set(re.findall(r"\w+", labels)) for name, labels in rows}
 
 
 SERIES = sections()
@@ -73,3 +82,19 @@ def test_series_of_the_rules_are_ours() -> None:
     named = set(re.findall(r"\bspecpair_\w+", (ROOT / "deploy" / "prometheus" / "rules.yml").read_text()))
     recorded = {"specpair_cache_blocks_used", "specpair_acceptance"}
     assert named - recorded <= set().union(*SERIES.values())
+
+
+@pytest.mark.parametrize("overlay", ["scaled", "secured", "sharded-secured"])
+@pytest.mark.parametrize("name", SERVICES)
+def test_our_labels_keep_their_names_beside_those_of_the_operator(name: str, overlay: str) -> None:
+    """Else `service` of draft and target would be exported_service, and the alerts would say "coordinator" of both."""
+    (endpoint,) = of_kind(overlay, "ServiceMonitor")[name]["spec"]["endpoints"]
+    assert endpoint["honorLabels"] is True
+
+
+def test_no_label_of_ours_but_service_hides_one_of_the_operator() -> None:
+    """And those of the adapter's metrics hide none: it looks for the objects that they belong to."""
+    hiding = {name: labels & OF_TARGETS for name, labels in labels_of().items()}
+    assert set().union(*hiding.values()) == {"service"}
+    asked = {rule["seriesQuery"].partition("{")[0] for rule in RULES.values()}
+    assert all(not hiding[re.sub(r"_(bucket|sum|count)$", "", name)] for name in asked)

@@ -49,7 +49,7 @@ def check_service_monitor(made: Object, objects: list[Object]) -> None:
     (service,) = (
         other for other in objects if other["kind"] == "Service" and wanted <= other["metadata"]["labels"].items()
     )
-    known = {"port", "path", "interval", "scheme", "tlsConfig", "authorization"}
+    known = {"port", "path", "interval", "honorLabels", "scheme", "tlsConfig", "authorization"}
     for endpoint in made["spec"]["endpoints"]:
         assert endpoint.keys() <= known
         assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
