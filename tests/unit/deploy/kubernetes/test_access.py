@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from command.flags.shared import DEFAULT_ADDRESS
 from tests.compose.engine import SECURED
 from tests.compose.test_files import services
 from tests.unit.deploy.kubernetes.manifests import OVERLAYS, SECURED_OVERLAYS, SERVICES, SERVING, Pod, of_kind
@@ -117,3 +118,11 @@ def test_certificates_have_the_names_by_which_the_services_are_called(pod: Pod) 
     assert (NAME in certificate["dnsNames"]) is (pod.service != "coordinator")
     if pod.service == "coordinator":
         assert set(pod.variables["SPECPAIR_HTTP_ALLOWED_HOSTS"].split(",")) <= set(certificate["dnsNames"])
+
+
+@secured_pods
+def test_certificates_have_the_names_of_a_port_that_is_forwarded(pod: Pod) -> None:
+    """Where the command line looks for a coordinator by itself, and what else this machine is called."""
+    certificate = of_kind(pod.overlay, "Certificate")[pod.service]["spec"]
+    assert certificate["ipAddresses"] == [DEFAULT_ADDRESS.partition(":")[0]]
+    assert "localhost" in certificate["dnsNames"]

@@ -26,7 +26,10 @@ BUILT_IN = {
 
 def check_certificate(made: Object, objects: list[Object]) -> None:
     """An authority or a service's, from an issuer that is there."""
-    known = {"commonName", "dnsNames", "duration", "isCA", "issuerRef", "privateKey", "secretName", "usages"}
+    known = {
+        *("commonName", "dnsNames", "duration", "ipAddresses", "isCA", "issuerRef", "privateKey", "secretName"),
+        "usages",
+    }
     spec = made["spec"]
     assert made["apiVersion"] == "cert-manager.io/v1" and spec.keys() <= known
     assert spec["secretName"] and (spec.get("isCA") or spec["dnsNames"])
