@@ -3,9 +3,9 @@
 #
 #   sudo deploy/secrets.sh FOLDER [NAME...]
 #
-# NAMEs are the host names of the coordinator for clients, besides localhost. As root it gives each folder to the user
-# that its container runs as. Clients need FOLDER/ca.crt and FOLDER/client-token; FOLDER/ca.key signs certificates: keep
-# it elsewhere.
+# NAMEs are the host names and addresses of the coordinator for clients, besides localhost. As root it gives each folder
+# to the user that its container runs as. Clients need FOLDER/ca.crt and FOLDER/client-token; FOLDER/ca.key signs
+# certificates: keep it elsewhere.
 set -eu
 umask 077
 
@@ -35,12 +35,22 @@ END
   chmod 644 ca.crt
 }
 
+# kind NAME: prints how a certificate calls it; clients look for an address among the addresses alone
+kind() {
+  case $1 in
+    *:*) echo IP ;;
+    *[!0-9.]*) echo DNS ;;
+    *.*.*.*) echo IP ;;
+    *) echo DNS ;;
+  esac
+}
+
 # certificate SERVICE [NAME...]
 certificate() {
   service=$1
   names="DNS:$service, DNS:localhost, IP:127.0.0.1"
   shift
-  for name in "$@"; do names="$names, DNS:$name"; done
+  for name in "$@"; do names="$names, $(kind "$name"):$name"; done
   cat > request <<END
 basicConstraints = critical, CA:FALSE
 keyUsage = critical, digitalSignature

@@ -1,5 +1,6 @@
 """What deploy/secrets.sh makes is what the services, their clients and Prometheus want."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -20,11 +21,14 @@ MOUNT = "/run/specpair/"
 pytestmark = pytest.mark.needs("openssl")
 
 
+def make_secrets(folder: Path, *names: str) -> Path:
+    subprocess.run(["sh", str(ROOT / "deploy" / "secrets.sh"), str(folder), *names], check=True, timeout=60)
+    return folder
+
+
 @pytest.fixture
 def secrets(tmp_path: Path) -> Path:
-    folder = tmp_path / "secrets"
-    subprocess.run(["sh", str(ROOT / "deploy" / "secrets.sh"), str(folder), "api.example.org"], check=True, timeout=60)
-    return folder
+    return make_secrets(tmp_path / "secrets", "api.example.org")
 
 
 def protecting(folder: Path) -> ServerSecurity:
@@ -74,3 +78,13 @@ def test_keys_and_tokens_are_for_their_owner_alone(secrets: Path) -> None:
     files = [file for file in secrets.rglob("*") if file.is_file() and file.name != "ca.crt"]
     assert {file.stat().st_mode & 0o077 for file in files} == {0}
     assert (secrets / "client-token").read_text().strip() not in (secrets / "coordinator" / "tokens").read_text()
+
+
+def test_addresses_of_the_coordinator_are_written_as_such(tmp_path: Path) -> None:
+    """Clients look for an address among the addresses of a certificate, not among its names."""
+    folder = make_secrets(tmp_path / "secrets", "192.0.2.7", "2001:db8::7", "::1", "10.example.org", "7", "face.cafe")
+    command = ["openssl", "x509", "-in", str(folder / "coordinator" / "tls.crt"), "-noout", "-ext", "subjectAltName"]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    assert re.findall(r"DNS:([^,\s]+)", shown) == ["coordinator", "localhost", "10.example.org", "7", "face.cafe"]
+    addresses = re.findall(r"IP Address:([^,\s]+)", shown)
+    assert addresses == ["127.0.0.1", "192.0.2.7", "2001:DB8:0:0:0:0:0:7", "0:0:0:0:0:0:0:1"]
