@@ -4,13 +4,17 @@ import os
 import re
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 import typer.main
 import yaml
 
 from command.main import app
+from coordinator.config import CoordinatorConfig
+from draft_service.config import DraftConfig
+from specpair.engine_config import EngineConfig
+from specpair.flags import Range
 from specpair.server.server import WATCHDOG_MARGIN_SECONDS
 from tests.compose.engine import ROOT, SECURED, find_compose
 
@@ -103,6 +107,27 @@ def test_every_variable_is_documented() -> None:
     }
     assert all(f"`{flag}`" in documented for flag in ENGINE_FLAGS)
     assert {name for name in variables - per_engine if f"`{name}`" not in documented} == set()
+
+
+def limits_of(config: type, field: str) -> Range:
+    """What a field may be."""
+    (limits,) = (
+        entry for entry in get_type_hints(config, include_extras=True)[field].__metadata__ if isinstance(entry, Range)
+    )
+    return limits
+
+
+def test_the_limits_of_a_variable_that_all_three_have_are_documented() -> None:
+    """A value that one of them refuses would start it again and again: the coordinator alone takes 0."""
+    limits = [limits_of(kind, "max_num_speculative_tokens") for kind in (EngineConfig, DraftConfig, CoordinatorConfig)]
+    both = f"{max(one.low for one in limits)} to {min(one.high for one in limits)}"
+    readme = (ROOT / "deploy" / "README.md").read_text()
+    (row,) = re.findall(r"^\| `SPECPAIR_MAX_NUM_SPECULATIVE_TOKENS` .*", readme, re.MULTILINE)
+    assert both in row
+    assert all(
+        "SPECPAIR_MAX_NUM_SPECULATIVE_TOKENS" in services("docker-compose.yml")[name]["environment"]
+        for name in ("target", "draft", "coordinator")
+    )
 
 
 def test_folders_of_the_host_are_relabelled_for_selinux(service: dict[str, Any]) -> None:
