@@ -18,6 +18,8 @@ from tests.service.test_metrics import DOCUMENTATION, ROW
 PROMPT = "def read_lines(path):\n"
 RATE_INTERVAL = "30s"
 ROUNDS_OF_LOAD = 3
+LONG = 12
+"""Tokens of proposals whose positions have two digits."""
 MIX: tuple[dict[str, Any], ...] = (
     {"num_speculative_tokens": 4},
     {"num_speculative_tokens": 4, "rule": "token"},
@@ -25,6 +27,7 @@ MIX: tuple[dict[str, Any], ...] = (
     {"num_speculative_tokens": 3, "drafter": "ngram"},
     {"num_speculative_tokens": 3, "num_tree_tokens": 8},
     {"num_speculative_tokens": 3, "merge": "tree"},
+    {"num_speculative_tokens": LONG},
     {"num_speculative_tokens": 0},
     {},
 )
@@ -129,6 +132,17 @@ def test_query_gives_data(pair: PrometheusPair, expr: str) -> None:
     assert "$" not in expr
     values = [float(value) for series in pair.query_range(expr, seconds=15) for _, value in series["values"]]
     assert any(math.isfinite(value) for value in values), f"no data: {expr}"
+
+
+@pytest.mark.needs("prometheus")
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("title", ["Acceptance by position", "Acceptance by position over time"])
+def test_positions_are_in_the_order_of_numbers(pair: PrometheusPair, title: str) -> None:
+    """Grafana shows series in the order of Prometheus, which is that of text: 10 would be before 2."""
+    (panel,) = (panel for panel in panels("acceptance") if panel["title"] == title)
+    expr = panel["targets"][0]["expr"].replace("$__rate_interval", "2m")
+    found = [int(series["metric"]["position"]) for series in pair.query_range(expr, seconds=15)]
+    assert found == list(range(len(found))) and len(found) >= LONG
 
 
 @pytest.mark.needs("prometheus")
