@@ -9,6 +9,7 @@ import pytest
 from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.outputs.generation import Generation
 from coordinator.peers import CallTimes
+from coordinator.peers.draft_session import DraftSession
 from specpair.options import Rule, SamplingOptions, WorkAhead
 from specpair.v1.draft_service_pb2 import AheadBlock
 from tests.unit.coordinator import fake_peers
@@ -58,6 +59,24 @@ async def test_where_no_distributions_are_sent_none_are_withheld() -> None:
         async with bench(withholds=True) as b:
             await b.run(40, 4, 0.0, **ON, **change)
             assert withheld(b) == {False}
+
+
+async def test_tokens_alone_do_not_replace_a_draft(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proposal that is whole is used even if its draft is lost."""
+    said: list[bool] = []
+    has_prepared = DraftSession.has_prepared
+
+    def noting(session: DraftSession, *place: Any) -> bool:
+        said.append(has_prepared(session, *place))
+        return said[-1]
+
+    monkeypatch.setattr(DraftSession, "has_prepared", noting)
+    for withholds in (True, False):
+        async with bench(withholds=withholds) as b:
+            b.target.delay = 0.005
+            said.clear()
+            assert hits(await b.run(40, 4, 0.0, **ON)) > 5
+            assert any(said) is not withholds
 
 
 async def test_none_are_withheld_where_the_way_to_the_draft_takes_longer_than_a_pass(
