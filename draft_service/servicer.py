@@ -19,6 +19,7 @@ from specpair.options import check_count, check_range
 from specpair.rpc.messages import body_of, check_sequence_id, drafter_to_proto, translation_to_proto
 from specpair.server.pushes import Pushes
 from specpair.server.streams import serve_calls
+from specpair.speculation.randomness import LAST_STEP
 from specpair.tracing import span
 from specpair.v1 import draft_service_pb2 as pb
 from specpair.v1.draft_service_pb2_grpc import DraftServiceServicer
@@ -147,7 +148,9 @@ class DraftServicer(DraftServiceServicer):
         )
 
     def _order(self, request: pb.ProposeTokensRequest) -> AheadOrder | None:
-        if not request.HasField("work_ahead"):
+        """What to prepare for the next step; None after the last one, whose draws could not be keyed: they would fail
+        in a pass that others share."""
+        if not request.HasField("work_ahead") or request.step == LAST_STEP:
             return None
         wanted = request.work_ahead
         most = self._host.max_num_speculative_tokens

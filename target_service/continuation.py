@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from specpair.rpc.messages import body_of
 from specpair.sequences.sequel import Sequel
 from specpair.speculation.counted_rows import CountedRows
+from specpair.speculation.randomness import LAST_STEP
 from specpair.v1 import target_service_pb2 as pb
 from target_service.own_proposal import OwnProposal
 from target_service.proposal_message import encode_proposal
 from target_service.verifier import NextWork, Verifier
 from target_service.verify_work import Verdict, VerifyCall, VerifyWork
-
-LAST_STEP = 2**64 - 1
-"""The largest that a message can have."""
 
 
 @dataclass(frozen=True)

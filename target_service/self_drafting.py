@@ -18,6 +18,7 @@ from specpair.models.drafting_runner import (
     WholeDraftingRunner,
     WholeTreeDraftingRunner,
 )
+from specpair.speculation.randomness import LAST_STEP
 from specpair.whole_drafting import chain_of, holding_of, needs_steps, take_all
 from target_service.own_proposal import OwnDraft, OwnProposal
 from target_service.tree_drafting import can_have_tree, draft_trees, draft_whole_trees
@@ -88,9 +89,9 @@ class SelfDrafter:
         return OwnDraft.after(work.held, work.sequence.tokens, work.call.step + 1, self._count(work), least)
 
     def _count(self, work: VerifyWork) -> int:
-        """Tokens to draft: the proposal and the target's next token must fit the sequence. None for a sequence whose
-        drafter another target has, nor after a tree where the next token is fed at once."""
-        if work.options.drafter not in (None, *self._runner.drafters):
+        """Tokens to draft: the proposal and the target's next token must fit the sequence. None after the last
+        step, for a sequence whose drafter another target has, nor after a tree where the next token is fed at once."""
+        if work.call.step == LAST_STEP or work.options.drafter not in (None, *self._runner.drafters):
             return 0
         if self._runner.feeds_itself and work.parents is not None:
             return 0

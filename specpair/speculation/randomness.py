@@ -17,6 +17,8 @@ import numpy as np
 
 BITS = 53
 """Random bits of one draw: as many as a float64 in [0, 1) can hold."""
+LAST_STEP = 2**64 - 1
+"""The largest that keys a draw, and that a message can have. Nothing follows it."""
 
 
 class Domain(IntEnum):

@@ -11,6 +11,7 @@ from draft_service.ahead.ahead import WorkAhead
 from draft_service.ahead.counts import Result
 from draft_service.ahead.row_cost import RowCost
 from draft_service.host import DraftHost
+from specpair.speculation.randomness import LAST_STEP
 from specpair.v1 import draft_service_pb2 as pb
 from specpair.v1 import sequence_service_pb2
 from tests.service.ahead_caller import ORDER, PROMPT, AheadCaller, ahead_caller, asked, close_sequence, open_sequence
@@ -203,6 +204,30 @@ async def test_an_order_for_nothing_is_refused(draft: RunningModel, field: str) 
         with pytest.raises(AssertionError, match=f"work_ahead.{field}"):
             await caller.call("s", 0, len(PROMPT), [], work_ahead={**ORDER, field: 0})
         await close_sequence(draft, "s")
+
+
+async def test_nothing_is_prepared_after_the_last_step(draft: RunningModel, caplog: pytest.LogCaptureFixture) -> None:
+    """Its draws could not be keyed, and would fail in a pass that other clients share."""
+
+    async def go_on() -> None:
+        base, appended = len(PROMPT), list[int]()
+        for step in range(30):
+            answer = await other.call("other", step, base, appended)
+            base, appended = base + len(appended), [answer.proposal.token_ids[0]]
+
+    async with ahead_caller(draft) as caller, ahead_caller(draft) as other:
+        for name in ("asking", "telling", "other"):
+            await open_sequence(draft, name, PROMPT, sampling=SAMPLINGS["sampled"])
+        going = asyncio.create_task(go_on())
+        for _ in range(4):  # a repeated call has it prepared again
+            answer = await caller.call("asking", LAST_STEP, len(PROMPT), [], work_ahead=ORDER)
+            assert len(answer.proposal.token_ids) == 4
+        await caller.tell("telling", LAST_STEP, len(PROMPT), [], is_plain=True, work_ahead=ORDER)
+        await going
+        assert not ahead_of(draft).branch_count and not caller.blocks and not caplog.records
+        for name in ("asking", "telling", "other"):
+            await close_sequence(draft, name)
+    await draft.check_clean()
 
 
 async def test_blocks_near_the_longest_length_are_shorter(draft: RunningModel, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from specpair.native.library import native_library
 from specpair.options import SamplingOptions, SequenceOptions
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.sequences.sequence import Sequence
+from specpair.speculation.randomness import LAST_STEP
 from target_service.self_drafting import SelfDrafter
 from tests.services import engine_config
 from tests.tiny_heads import make_head
@@ -25,9 +26,11 @@ VOCABULARY = 16
 GREEDY = SamplingOptions(temperature=0.0)
 
 
-def work_of(tokens: list[int], holding: Any, sampling: SamplingOptions = GREEDY, min_confidence: float = 0.0) -> Any:
+def work_of(
+    tokens: list[int], holding: Any, sampling: SamplingOptions = GREEDY, min_confidence: float = 0.0, step: int = 1
+) -> Any:
     held: Any = HeldSequence(SequenceOptions(sampling=sampling), None, 2, Sequence(tokens), 2)
-    call = SimpleNamespace(next_count=2, next_min_confidence=min_confidence, step=1)
+    call = SimpleNamespace(next_count=2, next_min_confidence=min_confidence, step=step)
     return SimpleNamespace(
         done=True, error=None, options=held.options, parents=None, path=[], held=held, call=call,
         sequence=SimpleNamespace(tokens=tokens, holding=holding), own_proposal=None,
@@ -58,6 +61,15 @@ def test_a_sequence_without_room_costs_no_other_its_proposal() -> None:
     runner: Any = RoomForSome()
     SelfDrafter(runner, max_model_len=64, vocab_size=64, tree_tokens=0).draft(works)
     assert [work.own_proposal and work.own_proposal.token_ids for work in works] == [[5, 5], None, [5, 5]]
+
+
+def test_nothing_is_proposed_after_the_last_step_and_others_have_their_proposals() -> None:
+    """The draws of the step after it could not be keyed."""
+    sampled, tokens = SamplingOptions(temperature=1.0, seed=4), list(range(1, 6))
+    works = [work_of(list(tokens), object(), sampled, step=step) for step in (1, LAST_STEP, LAST_STEP - 1)]
+    runner: Any = RoomForSome()
+    SelfDrafter(runner, max_model_len=64, vocab_size=64, tree_tokens=0).draft(works)
+    assert [work.own_proposal and len(work.own_proposal.token_ids) for work in works] == [2, None, 2]
 
 
 def test_want_of_memory_is_logged(caplog: pytest.LogCaptureFixture) -> None:
