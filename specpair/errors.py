@@ -84,6 +84,14 @@ class BaseLengthMismatchError(SpecpairError):
     def __init__(self, base_length: int, held_length: int):
         super().__init__(f"base_length is {base_length}, but {held_length} tokens are held", held_length=held_length)
 
+    @property
+    def held_length(self) -> int:
+        """The tokens that the service says it holds; 0 if it says no number."""
+        try:
+            return int(self.metadata.get("held_length", ""))
+        except ValueError:  # a peer may say anything
+            return 0
+
 
 class StaleStepError(SpecpairError):
     reason = "STALE_STEP"

@@ -57,7 +57,7 @@ class PreparedBlock:
     key: BlockKey
     proposal: proposal_pb2.Proposal
     compute: float
-    """Seconds from its first forward pass to its last token."""
+    """Seconds from its first forward pass to its last token, at most those since it was asked for."""
     arrived_at: float
     """By time.perf_counter."""
 
@@ -77,15 +77,16 @@ def is_bare(proposal: proposal_pb2.Proposal) -> bool:
     return proposal.distributions.HasField("withheld")
 
 
-def prepared_block(message: draft_service_pb2.AheadBlock) -> PreparedBlock:
-    """The block that has just arrived; it does not keep the whole message alive."""
+def prepared_block(message: draft_service_pb2.AheadBlock, asked_at: float) -> PreparedBlock:
+    """The block that has just arrived, asked for at `asked_at`; it does not keep the whole message alive."""
     proposal = proposal_pb2.Proposal()
     proposal.CopyFrom(message.proposal)
+    arrived_at = time.perf_counter()
     return PreparedBlock(
         key=BlockKey(message.step, message.base_length, message.accepted_count, message.next_token_id),
         proposal=proposal,
-        compute=message.compute_time_us * 1e-6,
-        arrived_at=time.perf_counter(),
+        compute=min(message.compute_time_us * 1e-6, arrived_at - asked_at),
+        arrived_at=arrived_at,
     )
 
 
@@ -118,6 +119,7 @@ class _Generation:
         self.base_length = base_length
         self.most = most
         """Blocks that were asked for."""
+        self.asked_at = time.perf_counter()
         self.size = 0
         self.blocks: dict[BlockKey, PreparedBlock] = {}
         self.used_count = 0
@@ -174,7 +176,7 @@ class AheadBlocks:
         size = message.proposal.ByteSize()
         if generation.size + size > MOST_BYTES:
             return False
-        block = prepared_block(message)
+        block = prepared_block(message, generation.asked_at)
         if block.key in generation.blocks:
             return False
         generation.size += size

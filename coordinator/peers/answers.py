@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from coordinator.adaptive.ahead_outcome import AheadOutcome
 from specpair.errors import SpecpairError
+from specpair.options import MAX_UINT32
 from specpair.speculation.trees.depths import depths
 from specpair.v1 import logprobs_pb2, proposal_pb2, target_service_pb2
 
@@ -80,7 +81,8 @@ class GuessCounts(NamedTuple):
     pass_count: int = 0
 
     def plus(self, other: "GuessCounts") -> "GuessCounts":
-        return GuessCounts(*(own + more for own, more in zip(self, other, strict=True)))
+        """The sums, at most what a message can have: each draft says its own counts."""
+        return GuessCounts(*(min(own + more, MAX_UINT32) for own, more in zip(self, other, strict=True)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -110,10 +110,9 @@ class DraftCall:
         try:
             return await self._ask()
         except BaseLengthMismatchError as error:
-            held = error.metadata.get("held_length", "")
-            if not (held.isdigit() and 0 < int(held) < self.opening.held_length):
+            if not 0 < error.held_length < self.opening.held_length:
                 raise
-            self.opening.held_length = int(held)
+            self.opening.held_length = error.held_length
             return await self._ask()
 
     async def _ask(self) -> Proposed:

@@ -2,12 +2,16 @@
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from coordinator.outputs import proposals
+from coordinator.peers.answers import GuessCounts, Proposed
+from coordinator.serving.responses import generation_summary
 from specpair.errors import (
+    BaseLengthMismatchError,
     CapacityExhaustedError,
     ForwardFailedError,
     InvalidDistributionError,
@@ -15,6 +19,7 @@ from specpair.errors import (
     NotFiniteError,
     SpecpairError,
 )
+from specpair.options import MAX_UINT32
 from tests.unit.coordinator.fake_language import continuation
 from tests.unit.coordinator.fake_peers import FakeDraft, FakeTarget
 from tests.unit.coordinator.fake_sequences import model_info
@@ -69,6 +74,30 @@ async def test_a_draft_that_lost_the_sequence_is_opened_again_from_the_tokens() 
         assert prompt_length == len(PROMPT)
         assert tokens[: len(PROMPT)] == list(PROMPT) and tokens[-1] not in PROMPT
         assert generated == continuation(PROMPT, 40)[-len(generated) :]
+
+
+@pytest.mark.parametrize("held_length", ["", "²", "9" * 5000, "-3"])
+async def test_a_draft_that_says_nonsense_of_what_it_holds_is_opened_again(held_length: str) -> None:
+    async with bench() as b:
+        error = BaseLengthMismatchError(9, 3)
+        error.metadata = {"held_length": held_length}
+        b.draft.faults.before = {2: error}
+        await b.run()
+        assert len(b.draft.opened) == 2
+
+
+async def test_no_count_of_a_draft_is_too_large_for_the_summary() -> None:
+    async with bench() as b:
+        propose = b.draft.propose
+
+        async def boast(*call: Any, **more: Any) -> Proposed:
+            return replace(await propose(*call, **more), guesses=GuessCounts(MAX_UINT32, MAX_UINT32, 1))
+
+        b.draft.propose = boast  # type: ignore[method-assign]
+        generation = await b.run()
+        said = generation_summary(generation).speculation.own_draft
+        assert said.guessed_token_count == said.accepted_guess_count == MAX_UINT32
+        assert said.pass_count == generation.acceptance.draft_round_count > 1
 
 
 async def test_a_restarted_draft_is_compared_again_and_then_used() -> None:

@@ -1,6 +1,7 @@
 """Prepared proposals: which of them are kept, for which round, and what is counted."""
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -93,6 +94,16 @@ def test_two_steps_are_kept_and_older_blocks_are_unused() -> None:
     assert not list(expecting.blocks.of_step(5)) and expecting.counts() == {"unused": 1}
     expecting.inbox.receive(block())
     assert expecting.counts() == {"unused": 1, "stale": 1}
+
+
+def test_no_block_took_longer_than_the_time_since_it_was_asked_for() -> None:
+    """The report of its round could not have more, and the time that was hidden would grow without end."""
+    start = time.perf_counter()
+    expecting = Expecting()
+    expecting.inbox.receive(block(compute_time_us=2**64 - 1))
+    expecting.inbox.receive(block(next_token_id=8, compute_time_us=0))
+    most = time.perf_counter() - start
+    assert 0 < expecting.offered[0].compute <= most and expecting.offered[1].compute == 0
 
 
 def test_a_sequence_that_is_opened_again_begins_anew() -> None:
