@@ -42,7 +42,8 @@ class DraftCall:
     """Whether the round has no proposal: the call only tells the draft of the tokens."""
 
     async def answer(self) -> Proposed | None:
-        """The draft's answer; None if the call failed, or had nothing to ask of a sequence that was opened again."""
+        """The draft's answer; None if the call failed, or had nothing to ask of a sequence that was opened again, or
+        that has gone to another draft."""
         is_catching_up = not self.opening.is_usual(len(self.history))
         start = time.monotonic()
         try:
@@ -92,25 +93,33 @@ class DraftCall:
         opening.held_length = length
         return True
 
+    @property
+    def _is_left(self) -> bool:
+        """Whether the sequence has gone to another draft: it is closed at this one, and not to be opened again."""
+        return self.link is not self.opening.link
+
     async def _propose(self) -> Proposed | None:
         opening = self.opening
         await opening.finish()
         async with opening.lock:
-            if opening.held_length:
+            if opening.held_length and not self._is_left:
                 try:
                     return await self._ask_again_if_shorter()
                 except LOST as error:
+                    if self._is_left:
+                        return None
                     self.recoveries[Recovery.REOPENED] += 1
                     logger.info("reopening at the draft: %s", error.message, extra={"sequence_id": opening.sequence_id})
-            await opening.reopen(self.link, self.history)
-            return None if self.has_proposal else await self._ask()
+            if not self._is_left:
+                await opening.reopen(self.link, self.history)
+            return None if self.has_proposal or self._is_left else await self._ask()
 
     async def _ask_again_if_shorter(self) -> Proposed:
         """The answer, also if the draft was not reached by all that it was told: it says how many tokens it has."""
         try:
             return await self._ask()
         except BaseLengthMismatchError as error:
-            if not 0 < error.held_length < self.opening.held_length:
+            if self._is_left or not 0 < error.held_length < self.opening.held_length:
                 raise
             self.opening.held_length = error.held_length
             return await self._ask()

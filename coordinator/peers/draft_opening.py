@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from coordinator.peers.drafts import DraftLink
 from coordinator.peers.failures import LOST
@@ -56,7 +57,9 @@ class DraftOpening:
         return not self._was_opened and length - self.held_length <= MOST_USUAL_BACKLOG
 
     def enter(self, link: DraftLink) -> None:
-        """Moves the sequence to this draft; it leaves the previous one."""
+        """Moves the sequence to this draft; it leaves the previous one, where it is closed in the background."""
+        if self.link is not None:
+            self._openings.owe_at(self.link)
         self._leave()
         self.link, self.name, self.held_length, self._task = link, "", 0, None
         link.sequence_count += 1
@@ -119,29 +122,35 @@ class DraftOpening:
             self.link = None
 
     async def _open(self, link: DraftLink, history: Sequence[int]) -> None:
-        name = self._begin(link)
-        await self._openings.open(link, name, history, self._within)
-        self._note_held(name, len(history))
+        with self._begun(link) as name:
+            await self._openings.open(link, name, history, self._within)
+            self._note_held(name, len(history))
 
     async def _fork(self, link: DraftLink, original: "DraftOpening", prompt: Sequence[int]) -> None:
         """Opens the sequence as a fork of another's prompt; if that fails, opens it by itself."""
-        name = self._begin(link)
         try:
-            await original.finish()
-            async with original.lock:
-                await self._openings.fork(link, name, original.name, len(prompt), self._within)
-            self._note_held(name, len(prompt))
+            with self._begun(link) as name:
+                await original.finish()
+                async with original.lock:
+                    await self._openings.fork(link, name, original.name, len(prompt), self._within)
+                self._note_held(name, len(prompt))
         except SpecpairError as error:
             logger.info("not forked: %s", error.message, extra={"sequence_id": self.sequence_id})
             if link is self.link:  # otherwise it was left meanwhile, and is held elsewhere
                 await self.reopen(link, prompt)
 
-    def _begin(self, link: DraftLink) -> str:
-        """The name of a new opening. It becomes the current one unless the sequence has moved elsewhere."""
+    @contextmanager
+    def _begun(self, link: DraftLink) -> Iterator[str]:
+        """The name of a new opening. It becomes the current one unless the sequence has moved elsewhere. If it is not
+        the current one at its end, it is closed then: a close before may have come too early to find it."""
         name = self._openings.begin(link)
         if link is self.link:
             self.name = name
-        return name
+        try:
+            yield name
+        finally:
+            if name != self.name:
+                self._openings.owe(link, name)
 
     def _note_held(self, name: str, length: int) -> None:
         """Notes a finished opening, unless a newer one is current."""

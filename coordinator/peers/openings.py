@@ -59,8 +59,12 @@ class Openings(Generic[LinkT]):
     def owe_at(self, link: LinkT) -> None:
         """Closes the openings at one instance in the background, once it can be reached."""
         for name in [name for known, name in self._known if known is link]:
-            link.owe_close(name)
-            self._forget(link, name)
+            self.owe(link, name)
+
+    def owe(self, link: LinkT, name: str) -> None:
+        """The same of one opening."""
+        link.owe_close(name)
+        self._forget(link, name)
 
     async def end(self) -> None:
         """Closes all openings: now, or in the background where that does not succeed at once."""

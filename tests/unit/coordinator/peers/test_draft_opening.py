@@ -7,7 +7,7 @@ from coordinator.peers.drafts import DraftLink
 from coordinator.peers.openings import Openings
 from specpair.options import SamplingOptions, SequenceOptions
 from tests.unit.coordinator.fake_peers import FakeDraft
-from tests.unit.coordinator.pair_bench import PROMPT, Bench, bench
+from tests.unit.coordinator.pair_bench import PROMPT, Bench, bench, until
 
 WITHIN = 0.05
 
@@ -41,6 +41,40 @@ async def test_a_fork_that_fails_at_a_draft_that_was_left_changes_nothing() -> N
         assert list(fake_at(slow, b).held) == ["original"]
         await asyncio.gather(copy.close(), original.close())
         assert not any(draft.held for draft in b.drafts)
+
+
+async def test_a_draft_that_was_left_keeps_nothing_of_the_sequence() -> None:
+    async with bench(draft_count=2) as b:
+        assert b.pair.draft is not None
+        left, other = b.pair.draft.links.values()
+        moving = opening("moving")
+        for link in (left, other, left):
+            moving.enter(link)
+            moving.start(link, PROMPT, None)
+            await moving.finish()
+            assert link.sequence_count == 1
+            await until(lambda: [name for draft in b.drafts for name in draft.held] == [moving.name])
+            assert fake_at(link, b).held
+        await moving.close()
+        await b.check_closed()
+
+
+async def test_an_opening_that_is_carried_out_after_the_sequence_left_is_closed_as_well() -> None:
+    """The draft was told to close it when it had not come yet."""
+    async with bench(draft_count=2) as b:
+        assert b.pair.draft is not None
+        slow, other = b.pair.draft.links.values()
+        moving = opening("moving")
+        fake_at(slow, b).open_delay = WITHIN / 2
+        moving.enter(slow)
+        moving.start(slow, PROMPT, None)
+        await asyncio.sleep(0.001)
+        moving.enter(other)
+        await until(lambda: bool(fake_at(slow, b).names))
+        await until(lambda: not fake_at(slow, b).held)
+        assert not moving.held_length
+        await moving.close()
+        await b.check_closed()
 
 
 async def test_a_fork_that_fails_after_the_end_opens_nothing() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from coordinator.peers import DraftSession
 from specpair.options import SamplingOptions, SequenceOptions
 from tests.unit.coordinator.fake_language import continuation
-from tests.unit.coordinator.pair_bench import PROMPT, bench
+from tests.unit.coordinator.pair_bench import PROMPT, bench, until
 
 
 async def test_a_draft_holds_what_it_was_sent_and_not_what_was_committed_during_the_call() -> None:
@@ -23,6 +23,28 @@ async def test_a_draft_holds_what_it_was_sent_and_not_what_was_committed_during_
         assert await call is not None
         assert await session.propose(2, history, 2) is not None
         assert len(b.draft.opened) == 1
+        await session.close()
+        await b.check_closed()
+
+
+async def test_a_late_call_to_a_draft_that_was_left_opens_nothing_there() -> None:
+    """It would cost the sequence what it has at the other draft."""
+    async with bench(draft_count=2) as b:
+        assert b.pair.draft is not None
+        options = SequenceOptions(sampling=SamplingOptions())
+        session = DraftSession(b.pair.draft, "moving", len(PROMPT), options, timeout=2.0, cooldown=30.0)
+        history = list(PROMPT)
+        assert await session.propose(1, history, 2) is not None
+        left = next(draft for draft in b.drafts if draft.held)
+        left.delay = 0.05
+        late = [asyncio.create_task(session.propose(step, history, 2)) for step in (2, 3)]
+        await asyncio.sleep(0.01)  # the first is under way, the second behind it
+        left.say_health(is_serving=False)
+        link = b.pair.draft.links[left.address]
+        await until(lambda: not link.is_usable)
+        assert await session.propose(4, history, 2) is not None
+        assert [answer is None for answer in await asyncio.gather(*late)] == [False, True]
+        assert len(left.opened) == 1 and session.is_ready and await session.propose(5, history, 2) is not None
         await session.close()
         await b.check_closed()
 
