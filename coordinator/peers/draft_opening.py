@@ -37,11 +37,13 @@ class DraftOpening:
         self._task: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         """Openings under way, also at drafts that the sequence has left."""
+        self._reopened_at: DraftLink | None = None
+        """Where a call opens the sequence again at present."""
 
     @property
     def is_under_way(self) -> bool:
-        """Whether an opening was started and its result not yet taken."""
-        return self._task is not None
+        """Whether an opening was started and its result not yet taken, or a call opens the sequence again."""
+        return self._task is not None or (self._reopened_at is not None and self._reopened_at is self.link)
 
     @property
     def is_begun(self) -> bool:
@@ -97,9 +99,13 @@ class DraftOpening:
 
     async def reopen(self, link: DraftLink, history: Sequence[int]) -> None:
         """Closes what the draft holds and opens the sequence again."""
-        self.held_length = 0
-        await self._openings.end_at(link, self._within())
-        await self._open(link, history)
+        self.held_length, self._reopened_at = 0, link
+        try:
+            await self._openings.end_at(link, self._within())
+            await self._open(link, history)
+        finally:
+            if self._reopened_at is link:  # else it is opened at another draft by now
+                self._reopened_at = None
 
     def use(self) -> None:
         """Notes a proposal: after it, an earlier opening no longer makes the cost untypical."""

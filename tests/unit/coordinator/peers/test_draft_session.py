@@ -27,6 +27,26 @@ async def test_a_draft_holds_what_it_was_sent_and_not_what_was_committed_during_
         await b.check_closed()
 
 
+async def test_a_sequence_that_is_being_opened_again_is_not_opened_beside_that() -> None:
+    """A call that no round waits for may find it lost. It would then ask for the other opening, before that is there,
+    and the draft would be left alone."""
+    async with bench() as b:
+        assert b.pair.draft is not None
+        options = SequenceOptions(sampling=SamplingOptions())
+        session = DraftSession(b.pair.draft, "lost", len(PROMPT), options, timeout=2.0, cooldown=30.0)
+        history = list(PROMPT)
+        assert await session.propose(1, history, 2) is not None
+        b.draft.held.clear()
+        b.draft.open_delay = 0.05
+        call = asyncio.create_task(session.propose(2, history, 2))
+        await asyncio.sleep(0.01)
+        assert not session.is_ready and session.start(history)
+        assert await call is not None and session.is_ready
+        assert len(b.draft.opened) == 2 and await session.propose(3, history, 2) is not None
+        await session.close()
+        await b.check_closed()
+
+
 async def test_a_late_call_to_a_draft_that_was_left_opens_nothing_there() -> None:
     """It would cost the sequence what it has at the other draft."""
     async with bench(draft_count=2) as b:
