@@ -112,12 +112,14 @@ class DraftOpening:
         self._was_opened = False
 
     async def close(self) -> None:
-        """Closes the sequence, which frees its cache blocks."""
+        """Closes the sequence, which frees its cache blocks, however its opening ended."""
         try:
             if self._task is not None:
                 await self._task
         except SpecpairError as error:
             logger.debug("opening the sequence at the draft failed: %s", error.message)
+        except Exception:
+            logger.exception("opening the sequence at the draft failed")
         async with self.lock:
             self._leave()
             await self._openings.end()

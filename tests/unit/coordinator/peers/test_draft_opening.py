@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from coordinator.peers.draft_opening import DraftOpening
 from coordinator.peers.drafts import DraftLink
 from coordinator.peers.openings import Openings
@@ -75,6 +77,21 @@ async def test_an_opening_that_is_carried_out_after_the_sequence_left_is_closed_
         assert not moving.held_length
         await moving.close()
         await b.check_closed()
+
+
+async def test_an_opening_that_fails_unexpectedly_leaves_nothing_behind(caplog: pytest.LogCaptureFixture) -> None:
+    """The draft may have the sequence all the same."""
+    async with bench() as b:
+        assert b.pair.draft is not None
+        (link,) = b.pair.draft.links.values()
+        failing = opening("failing")
+        b.draft.open_faults.after = {0: RuntimeError("a fault of ours")}
+        failing.enter(link)
+        failing.start(link, PROMPT, None)
+        await until(lambda: bool(b.draft.held))
+        await failing.close()
+        await b.check_closed()
+    assert "a fault of ours" in caplog.text
 
 
 async def test_a_fork_that_fails_after_the_end_opens_nothing() -> None:
