@@ -109,6 +109,7 @@ def combined(infos: Sequence[ModelInfo]) -> ModelInfo:
         max_num_speculative_tokens=min(info.max_num_speculative_tokens for info in infos),
         max_num_seqs=sum(info.max_num_seqs for info in infos),
         runs_trees=all(info.runs_trees for info in infos),
+        takes_withheld_distributions=all(info.takes_withheld_distributions for info in infos),
         encoder_decoder=min((info.encoder_decoder for info in infos), key=shortest),
     )
 

@@ -11,7 +11,7 @@ from tests.services import RunningModel
 
 PROMPT = [5, 9, 2, 7, 1]
 TIMEOUT = 30.0
-ORDER = {"max_outcomes": 8, "num_speculative_tokens": 4, "max_length": 4096}
+ORDER: dict[str, Any] = {"max_outcomes": 8, "num_speculative_tokens": 4, "max_length": 4096}
 
 Outcome = tuple[int, int]
 """Accepted count and next token."""

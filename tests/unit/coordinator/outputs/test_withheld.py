@@ -8,6 +8,7 @@ import pytest
 
 from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.outputs.generation import Generation
+from coordinator.outputs.withholding import Withholding
 from coordinator.peers import CallTimes
 from coordinator.peers.draft_session import DraftSession
 from specpair.options import Rule, SamplingOptions, WorkAhead
@@ -92,11 +93,17 @@ async def test_none_are_withheld_where_the_way_to_the_draft_takes_longer_than_a_
         assert hits(generation) > 5 and sum(b.draft.has_proposal) > 5
 
 
-async def test_a_target_that_does_not_take_them_gets_none() -> None:
-    """Also one that was replaced by an older version while an output runs."""
-    async with bench() as b:
-        await b.run(40, 4, 0.0, **ON)
-        assert withheld(b) == {False} and b.target.conditions
+async def test_a_target_that_does_not_take_them_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor others beside it. Also one that is replaced by an older version while the draft prepares a round."""
+    for target_count in (1, 2):
+        async with bench(withholds=target_count == 2, target_count=target_count) as b:
+            if target_count == 2:
+                other = b.pair.target.links[b.targets[1].address]
+                assert other.info is not None
+                other.info = replace(other.info, takes_withheld_distributions=False)
+            await b.run(40, 4, 0.0, **ON)
+            assert withheld(b) == {False}
+    monkeypatch.setattr(Withholding, "pays", True)
     async with bench(withholds=True) as b:
         b.target.delay = 0.005
         (link,) = b.pair.target.links.values()
