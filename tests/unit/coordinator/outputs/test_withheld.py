@@ -98,7 +98,7 @@ async def test_a_target_that_does_not_take_them_gets_none(monkeypatch: pytest.Mo
     for target_count in (1, 2):
         async with bench(withholds=target_count == 2, target_count=target_count) as b:
             if target_count == 2:
-                other = b.pair.target.links[b.targets[1].address]
+                _, other = b.pair.target.links.values()
                 assert other.info is not None
                 other.info = replace(other.info, takes_withheld_distributions=False)
             await b.run(40, 4, 0.0, **ON)
