@@ -52,12 +52,22 @@ class InvalidFieldError(SpecpairError):
 
 
 class PromptTooLongError(InvalidFieldError):
+    """`unit` is what `length` and `limit` count: tokens, or the characters of a text that is too long whatever its
+    tokens are."""
+
     reason = "PROMPT_TOO_LONG"
 
-    def __init__(self, length: int, limit: int):
-        super().__init__(
-            "prompt", f"has {length} tokens; at most {limit} leave room for output", length=length, limit=limit
-        )
+    def __init__(
+        self,
+        length: int,
+        limit: int,
+        *,
+        field: str = "prompt",
+        unit: str = "tokens",
+        use: str = "leave room for output",
+    ):
+        problem = f"has {length} {unit}; at most {limit} {use}"
+        super().__init__(field, problem, length=length, limit=limit, unit=unit)
 
 
 class InvalidDistributionError(InvalidFieldError):

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 from coordinator.requests.threads import in_thread
 from coordinator.requests.tokenizer import Tokenizer
-from specpair.errors import InvalidFieldError, NotSupportedError
+from specpair.errors import InvalidFieldError, NotSupportedError, PromptTooLongError
 from specpair.model_info import EncoderInfo, ModelInfo
-from specpair.options import check_count
 from specpair.v1 import coordinator_service_pb2 as pb
 
 TEXT, IDS = "encoder_text", "encoder_token_ids"
@@ -20,7 +19,8 @@ class EncoderReader:
     tokenizer: Tokenizer | None
 
     async def read(self, message: pb.GenerateTokensRequest) -> tuple[int, ...]:
-        """The tokens for the encoder; empty if the target has none. Raises InvalidFieldError, NotSupportedError."""
+        """The tokens for the encoder; empty if the target has none. Raises InvalidFieldError, PromptTooLongError,
+        NotSupportedError."""
         has_text, has_ids = message.HasField(TEXT), message.HasField(IDS)
         encoder = self.target.encoder_decoder
         if encoder is None:
@@ -36,29 +36,31 @@ class EncoderReader:
             raise InvalidFieldError(TEXT, problem)
         check_prompt(message)
         token_ids = await self._encode(message.encoder_text, encoder) if has_text else self._checked(message, encoder)
-        field = TEXT if has_text else IDS
         if not token_ids:
-            raise InvalidFieldError(field, "holds no token; it must hold at least 1", limit=1)
-        if len(token_ids) > encoder.max_encoder_len:
-            problem = f"has {len(token_ids)} tokens; at most {encoder.max_encoder_len} fit the encoder"
-            raise InvalidFieldError(field, problem, limit=encoder.max_encoder_len)
+            raise InvalidFieldError(TEXT if has_text else IDS, "holds no token; it must hold at least 1", limit=1)
         return token_ids
 
     async def _encode(self, text: str, encoder: EncoderInfo) -> tuple[int, ...]:
         if self.tokenizer is None:
             raise NotSupportedError(f"{TEXT}: the target has no tokenizer; send {IDS}")
-        limit = encoder.max_encoder_len * self.tokenizer.longest_token
-        if len(text) > limit:  # before the work of tokenizing it
-            raise InvalidFieldError(TEXT, f"has {len(text)} characters; at most {limit} can fit", limit=limit)
-        return tuple(await in_thread(self.tokenizer.encode, text))
+        longest = encoder.max_encoder_len * self.tokenizer.longest_token
+        _check_length(TEXT, len(text), longest, "characters")  # before the work of tokenizing it
+        token_ids = await in_thread(self.tokenizer.encode, text)
+        _check_length(TEXT, len(token_ids), encoder.max_encoder_len)
+        return tuple(token_ids)
 
     def _checked(self, message: pb.GenerateTokensRequest, encoder: EncoderInfo) -> tuple[int, ...]:
         ids = message.encoder_token_ids.ids
-        check_count(IDS, len(ids), encoder.max_encoder_len)  # before they are copied
+        _check_length(IDS, len(ids), encoder.max_encoder_len)  # before they are copied
         if ids and (worst := max(ids)) >= self.target.vocab_size:
             limit = self.target.vocab_size - 1
             raise InvalidFieldError(IDS, f"holds {worst}; ids are below {limit + 1}", limit=limit)
         return tuple(ids)
+
+
+def _check_length(field: str, length: int, limit: int, unit: str = "tokens") -> None:
+    if length > limit:
+        raise PromptTooLongError(length, limit, field=field, unit=unit, use="can fit the encoder")
 
 
 def check_prompt(message: pb.GenerateTokensRequest) -> None:

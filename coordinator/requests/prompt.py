@@ -51,13 +51,13 @@ class PromptReader:
         return tuple(await self.encode_chat(message.chat))
 
     async def encode_text(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
-        """The text's tokens. Raises InvalidFieldError if it cannot fit, NotSupportedError without a tokenizer."""
+        """The text's tokens. Raises PromptTooLongError if it cannot fit, NotSupportedError without a tokenizer."""
         tokenizer = self._tokenizer_for("text")
         self._check_characters("text", len(text), tokenizer)
         return await in_thread(tokenizer.encode, text, add_special_tokens=add_special_tokens)
 
     async def encode_chat(self, chat: pb.Chat, *, add_special_tokens: bool = False) -> list[int]:
-        """The conversation's tokens. Raises InvalidFieldError, NotSupportedError."""
+        """The conversation's tokens. Raises InvalidFieldError, PromptTooLongError, NotSupportedError."""
         tokenizer = self._tokenizer_for("chat")
         messages = read_messages(chat.messages)
         self._check_characters("chat", character_count(chat), tokenizer)
@@ -99,7 +99,7 @@ class PromptReader:
         """Refuses a text that cannot fit, whatever its tokens are, before the work of tokenizing it."""
         limit = self._longest * tokenizer.longest_token
         if length > limit:
-            raise InvalidFieldError(field, f"has {length} characters; at most {limit} can fit the model", limit=limit)
+            raise PromptTooLongError(length, limit, field=field, unit="characters", use="can fit the model")
 
     def checked(self, field: str, token_ids: Sequence[int]) -> tuple[int, ...]:
         """A copy of the tokens, all in the target's vocabulary. Raises InvalidFieldError, PromptTooLongError."""

@@ -140,8 +140,10 @@ async def status_and_error(client: httpx.AsyncClient, path: str, **body: Any) ->
 
 async def test_http_names_its_own_parameters(served: Served) -> None:
     async with http_client(served.pair) as client:
-        status, error = await status_and_error(client, "completions", prompt=[3] * (LONGEST + 1))
-        assert (status, error["param"]) == (400, "prompt") and str(LONGEST) in error["message"]
+        for prompt in ([3] * (LONGEST + 1), "dog " * LONGEST, "dog " * 10_000):
+            status, error = await status_and_error(client, "completions", prompt=prompt)
+            assert (status, error["param"], error["code"]) == (400, "prompt", "context_length_exceeded")
+            assert "fit the encoder" in error["message"]
         messages = [{"role": "user", "content": "a"}]
         status, error = await status_and_error(client, "chat/completions", messages=messages)
         assert (status, error["param"]) == (400, "messages") and "encoder" in error["message"]

@@ -167,6 +167,24 @@ async def test_a_wrong_value_and_a_wrong_type_have_codes_of_their_own(
     assert (error["param"], error["code"]) == (name, code), error
 
 
+@pytest.mark.parametrize("count", [5_000, 15_000])
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_a_prompt_that_is_too_long_is_told_so_however_long_it_is(
+    client: httpx.AsyncClient, count: int, is_stream: bool
+) -> None:
+    """The longer one is refused by its characters, before it is tokenized."""
+    text = "hello " * count
+    bodies: dict[str, dict[str, Any]] = {
+        COMPLETIONS: {"prompt": text},
+        CHAT: {"messages": [{"role": "user", "content": text}]},
+        "/v1/responses": {"input": text},
+    }
+    for path, body in bodies.items():
+        answer = await client.post(path, json={**body, "stream": is_stream})
+        error = answer.json()["error"]
+        assert (answer.status_code, error["param"], error["code"]) == (400, *body, "context_length_exceeded"), error
+
+
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [

@@ -234,7 +234,7 @@ async def test_what_a_template_makes_of_a_short_chat_is_bounded_before_it_is_tok
     )
     tokenizer = Tokenizer(files)
     monkeypatch.setattr(tokenizer, "encode", None)
-    with pytest.raises(InvalidFieldError, match="chat: has 100000 characters; at most"):
+    with pytest.raises(PromptTooLongError, match="chat: has 100000 characters; at most"):
         await read(tokenizer, chat={**LAST, "chat_template_kwargs": '{"x": "y", "n": 100000}'})
 
 
@@ -246,7 +246,19 @@ async def test_the_longest_prompt_leaves_one_token() -> None:
     assert (await read(token_ids={"ids": [1] * 9})).max_tokens == 1
     with pytest.raises(PromptTooLongError) as caught:
         await read(token_ids={"ids": [1] * 10})
-    assert caught.value.metadata["length"] == "10" and caught.value.metadata["limit"] == "9"
+    assert caught.value.metadata == {"field": "prompt", "length": "10", "limit": "9", "unit": "tokens"}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"text": "x" * 100_000}, {"chat": {"messages": [{"role": "user", "content": "x" * 100_000}]}}],
+)
+async def test_a_text_of_too_many_characters_is_too_long_a_prompt(fields: dict[str, object]) -> None:
+    with pytest.raises(PromptTooLongError, match="has 100000 characters; at most") as caught:
+        await read(byte_level(), **fields)
+    (field,) = fields
+    found = caught.value.metadata
+    assert (found["field"], found["length"], found["unit"]) == (field, "100000", "characters")
 
 
 @pytest.mark.parametrize(
@@ -285,7 +297,6 @@ async def test_the_longest_prompt_leaves_one_token() -> None:
         ({"chat": {"messages": []}}, "chat.messages count: is 0"),
         ({"chat": {"messages": [{"role": "root", "content": "x"}]}}, r"chat.messages\[0\].role: is 'root'"),
         ({"text": ""}, "prompt: holds no token"),
-        ({"text": "x" * 100_000}, "text: has 100000 characters; at most"),
     ],
 )
 async def test_values_outside_their_limits_are_refused(fields: dict[str, object], message: str) -> None:
