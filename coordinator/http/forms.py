@@ -155,7 +155,7 @@ class ChatForm:
         return {"delta": delta, **self._logprobs(piece)}
 
     def finish_reason(self, index: int, reason: str) -> str:
-        return "tool_calls" if reason == "stop" and self._reader(index).call_count else reason
+        return "tool_calls" if reason == "stop" and self._reader(index).has_whole_call else reason
 
     @property
     def _no_content(self) -> str | None:

@@ -12,6 +12,13 @@ class JsonEnd:
     def __init__(self) -> None:
         self._depth = 0
         self._is_in_string = self._is_escaped = False
+        self._has_marks = False
+        """Whether anything in it was a quote or a bracket."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the value has ended. A number or a word may go on, until the brace is there."""
+        return self._has_marks and self._depth <= 0 and not self._is_in_string
 
     def find(self, piece: str) -> int | None:
         """Where in this piece, the next of the text, the object's brace is; None if it is not there yet."""
@@ -30,6 +37,7 @@ class JsonEnd:
 
     def _follow(self, letter: str) -> bool:
         """Takes a letter that means something; returns whether it is the brace."""
+        self._has_marks = True
         if self._is_in_string:
             self._is_in_string, self._is_escaped = letter != '"', letter == "\\"
         elif letter == '"':

@@ -32,9 +32,9 @@ class OutputReader:
         self._calls = calls
 
     @property
-    def call_count(self) -> int:
-        """Calls that have begun."""
-        return 0 if self._calls is None else self._calls.count
+    def has_whole_call(self) -> bool:
+        """Whether it has calls that can be made: the last that has begun has all its arguments."""
+        return self._calls is not None and self._calls.has_whole_call
 
     def push(self, text: str, *, is_last: bool = False) -> Said:
         """Adds text, and returns what is certain now; with the last text, all of it."""

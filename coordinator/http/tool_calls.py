@@ -64,6 +64,11 @@ class ToolCallReader:
         self._arguments = JsonEnd()
         self._state = self._at_start if form.is_whole else self._in_text
 
+    @property
+    def has_whole_call(self) -> bool:
+        """Whether there are calls, and the last that has begun has all its arguments."""
+        return self._arguments.is_whole
+
     def push(self, text: str, *, is_last: bool = False) -> Found:
         """Adds text, and returns what is certain now; with the last text, all of it."""
         self._held += text

@@ -1,6 +1,7 @@
 """Calls of tools in each form that models write, over the real services of a model that writes what is wanted."""
 
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,18 @@ async def test_a_model_may_call_after_its_text(
 async def test_a_whole_answer_is_a_call_only_from_its_beginning(pairs: dict[str, RunningPair], read: Any) -> None:
     content, calls, reason = await read(pairs["llama3_json"], chat_body("\t", tools=[TOOL]))
     assert (content, calls, reason) == ('Hello {"name": "x', [], "stop")
+
+
+@pytest.mark.parametrize(("stop", "reason"), [('":[{"', "stop"), ("</tool_call>", "tool_calls"), ('"clock"', "stop")])
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_a_call_that_a_stop_string_cut_off_is_no_call_to_make(
+    pairs: dict[str, RunningPair], stop: str, reason: str, is_stream: bool
+) -> None:
+    """Unless its arguments are whole."""
+    body = chat_body("\t", tools=[TOOL], tool_choice="required", parallel_tool_calls=False, max_tokens=400)
+    async with http_client(pairs["hermes"]) as client:
+        answer = await client.post("/v1/chat/completions", json={**body, "stop": stop, "stream": is_stream})
+    assert re.findall(r'"finish_reason":\s*"(\w+)"', answer.text) == [reason]
 
 
 async def test_ids_have_the_length_that_templates_ask_for(pairs: dict[str, RunningPair]) -> None:

@@ -88,6 +88,6 @@ def test_a_whole_answer_is_a_call_after_as_much_space_as_the_grammar_has(space: 
 def test_calls_are_looked_for_after_the_reasoning_alone() -> None:
     output = OutputReader(reader(Beginning.INSIDE), ToolCallReader(TOOL_CALL_FORMS[ToolCallParser.HERMES]))
     said = output.push(f"{CALL}</think>b\n{CALL}", is_last=True)
-    assert (said.reasoning, said.text, len(said.calls), output.call_count) == (CALL, "b", 1, 1)
+    assert (said.reasoning, said.text, len(said.calls), output.has_whole_call) == (CALL, "b", 1, True)
     plain = OutputReader(None, None)
-    assert plain.push(CALL).text == CALL and plain.call_count == 0
+    assert plain.push(CALL).text == CALL and not plain.has_whole_call

@@ -108,6 +108,28 @@ def test_a_call_that_is_cut_off_has_what_is_there(parser: ToolCallParser) -> Non
     assert [(call.name, call.arguments) for call in found.calls] == [("f", '{"a": 1')]
 
 
+@given(form=FORMS, arguments=st.lists(ARGUMENTS, min_size=1, max_size=3), cuts=CUTS)
+def test_a_call_is_whole_once_its_arguments_are(form: ToolCallForm, arguments: list[str], cuts: list[int]) -> None:
+    """Wherever a text is cut off: what is missing may be the end of a tag, or the last brace of the arguments."""
+    count = 1 if form.following is None and not form.repeats else len(arguments)
+    text = written(form, [(f"f{index}", arguments[index]) for index in range(count)])
+    for end in range(len(text)):
+        reader, found = ToolCallReader(form), dict[int, str]()
+        places = [0, *sorted(place for place in {*cuts} if 0 < place < end), end]
+        for part in [*(reader.push(text[a:b]) for a, b in pairwise(places)), reader.push("", is_last=True)]:
+            for call in part.calls:
+                found[call.index] = found.get(call.index, "") + call.arguments
+        assert reader.has_whole_call is (len(found) > 0 and is_json(found[len(found) - 1]))
+
+
+def is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("space", [" " * 17, "\u00a0", "\f"])
 def test_a_call_comes_after_no_other_space_than_the_grammar_has(space: str) -> None:
     """The grammar took it for text, and checked nothing."""
