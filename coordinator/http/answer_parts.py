@@ -20,6 +20,8 @@ class AnswerParts:
 
     calling: ToolCallForm | None = None
     """The form of the calls; None without tools."""
+    must_call: bool = False
+    """Whether an answer is nothing but calls."""
     reasoning: Reasoning | None = None
     """What comes before the answers; None if all text is the answer."""
     mark_ids: Mapping[str, int] = field(default_factory=dict)
@@ -35,7 +37,8 @@ class AnswerParts:
     def reader(self) -> OutputReader:
         """A reader of one output. Made with the first piece, when it is known where the outputs begin."""
         thinking = None if self.reasoning is None else ReasoningReader(self.reasoning.form, self.reasoning.beginning)
-        return OutputReader(thinking, None if self.calling is None else ToolCallReader(self.calling))
+        calls = None if self.calling is None else ToolCallReader(self.calling, must_call=self.must_call)
+        return OutputReader(thinking, calls)
 
 
 def answer_parts(parameters: ToolParameters, pair: Pair) -> AnswerParts:
@@ -49,7 +52,8 @@ def answer_parts(parameters: ToolParameters, pair: Pair) -> AnswerParts:
     mark_ids = {mark: token_id for mark, token_id in found.items() if token_id is not None}
     tag_ids = frozenset() if tokenizer is None else tokenizer.tag_ids
     tag_ids -= {*mark_ids.values(), *pair.target.info.eos_token_ids}
-    reasoning = None
+    reasoning, is_free = None, may_call(parameters)
     if thinking is not None:
-        reasoning = Reasoning(form=thinking, mark_ids=mark_ids, tag_ids=tag_ids, may_lack_answer=may_call(parameters))
-    return AnswerParts(calling=calling, reasoning=reasoning, mark_ids=mark_ids, tag_ids=tag_ids)
+        reasoning = Reasoning(form=thinking, mark_ids=mark_ids, tag_ids=tag_ids, may_lack_answer=is_free)
+    must_call = calling is not None and not is_free
+    return AnswerParts(calling=calling, must_call=must_call, reasoning=reasoning, mark_ids=mark_ids, tag_ids=tag_ids)

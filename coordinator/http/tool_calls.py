@@ -53,7 +53,8 @@ class ToolCallReader:
     """Reads one output, whose calls have the form that a grammar forced. What may be the beginning of a call is held
     back until that is known."""
 
-    def __init__(self, form: ToolCallForm):
+    def __init__(self, form: ToolCallForm, *, must_call: bool = False):
+        """With `must_call` nothing but calls may stand in the text."""
         self.count = 0
         """Calls that have begun."""
         self._form = form
@@ -62,7 +63,11 @@ class ToolCallReader:
         self._has_text = self._has_said = False
         """Whether there was text since the last call, and at all."""
         self._arguments = JsonEnd()
-        self._state = self._at_start if form.is_whole else self._in_text
+        if must_call:
+            self._state = self._outside = self._before_tag
+        else:
+            self._state = self._at_start if form.is_whole else self._in_text
+            self._outside = self._in_text if form.repeats else self._in_words
 
     @property
     def has_whole_call(self) -> bool:
@@ -76,6 +81,14 @@ class ToolCallReader:
         while self._state(found, is_last):
             pass
         return found
+
+    def _before_tag(self, found: Found, is_last: bool) -> bool:
+        """Where only a call may begin. What does not begin one was cut off, and is no text."""
+        _, begin, after = self._held.partition(self._form.begin)
+        if not begin:
+            return False
+        self._held, self._state = after, self._before_name
+        return True
 
     def _at_start(self, found: Found, is_last: bool) -> bool:
         begun, begin = without_few_spaces(self._held), self._form.begin
@@ -146,7 +159,7 @@ class ToolCallReader:
         if not self._held.startswith(closing):
             return False
         self._held = self._held.removeprefix(closing)
-        self._state = self._in_text if self._form.repeats else self._in_words
+        self._state = self._outside
         return True
 
     def _add(self, found: Found, arguments: str) -> None:

@@ -138,6 +138,28 @@ async def test_a_call_that_a_stop_string_cut_off_is_no_call_to_make(
     assert re.findall(r'"finish_reason":\s*"(\w+)"', answer.text) == [reason]
 
 
+@pytest.mark.parametrize("parser", ToolCallParser)
+@pytest.mark.parametrize("read", [whole, streamed])
+async def test_a_part_of_a_tag_is_no_text_where_a_call_must_stand(
+    pairs: dict[str, RunningPair], parser: str, read: Any
+) -> None:
+    """The model is cut off after any of the tokens with which it begins its call. Before them it reasons."""
+    for tool_choice in ("required", {"type": "function", "function": {"name": "clock"}}):
+        for count in (4, 5, 8, 12):
+            body = chat_body("\t", tools=[TOOL], tool_choice=tool_choice, max_tokens=count)
+            assert await read(pairs[parser], body) == (None, [], "length"), count
+
+
+async def test_after_a_call_that_it_must_make_a_part_of_a_tag_is_no_text(pairs: dict[str, RunningPair]) -> None:
+    """Of the next call, which the length or a stop string cut off."""
+    body = chat_body("\t", tools=[TOOL], tool_choice="required", logit_bias={"0": -100})
+    stopped = {"max_tokens": 400, "stop": "tool_call>\n<tool"}
+    for end, expected in (({"max_tokens": 95}, "length"), (stopped, "tool_calls")):
+        for read in (whole, streamed):
+            content, calls, reason = await read(pairs["hermes"], {**body, **end})
+            assert (content, [call[1:] for call in calls], reason) == (None, [("clock", ARGUMENTS)], expected)
+
+
 async def test_ids_have_the_length_that_templates_ask_for(pairs: dict[str, RunningPair]) -> None:
     for parser, length in (("hermes", 29), ("mistral", 9)):
         body = chat_body("\t", tools=[TOOL], tool_choice="required", parallel_tool_calls=False, max_tokens=400)

@@ -100,6 +100,12 @@ def test_an_output_that_is_cut_off_has_an_incomplete_item() -> None:
         assert [(item["type"], item["status"]) for item in items.documents()] == expected
 
 
+def test_an_output_that_is_cut_off_before_the_call_that_it_must_make_has_no_item() -> None:
+    for end in range(CALL.index("f")):
+        items = OutputItems(AnswerParts(calling=HERMES, must_call=True), None)
+        assert items.push(CALL[:end], is_last=True) + items.end(INCOMPLETE) == [], end
+
+
 def test_an_output_that_says_nothing_is_a_message_without_text() -> None:
     items = output_items()
     events = items.push("", is_last=True) + items.end(COMPLETED)

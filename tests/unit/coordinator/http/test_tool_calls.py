@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from coordinator.http.json_end import JsonEnd
-from coordinator.http.tool_calls import FoundCall, ToolCallReader
+from coordinator.http.tool_calls import Found, FoundCall, ToolCallReader
 from coordinator.tool_call_form import TOOL_CALL_FORMS, ToolCallForm, ToolCallParser
 
 VALUES = st.recursive(
@@ -128,6 +128,22 @@ def is_json(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+@given(form=FORMS, arguments=st.lists(ARGUMENTS, min_size=1, max_size=3), cuts=CUTS)
+def test_where_only_a_call_may_stand_nothing_is_text(form: ToolCallForm, arguments: list[str], cuts: list[int]) -> None:
+    """Wherever the text is cut off, a part of a tag is neither text nor a call."""
+    count = 1 if form.following is None and not form.repeats else len(arguments)
+    calls = [(f"f{index}", text) for index, text in enumerate(arguments[:count])]
+    text, found = written(form, calls), list[Found]()
+    for end in range(len(text) + 1):
+        reader = ToolCallReader(form, must_call=True)
+        places = [0, *sorted(place for place in {*cuts} if 0 < place < end), end]
+        found = [*(reader.push(text[a:b]) for a, b in pairwise(places)), reader.push("", is_last=True)]
+        assert not any(part.text for part in found)
+    names = [call.name for part in found for call in part.calls if call.name is not None]
+    told = "".join(call.arguments for part in found for call in part.calls)
+    assert (names, told) == ([name for name, _ in calls], "".join(text for _, text in calls))
 
 
 @pytest.mark.parametrize("space", [" " * 17, "\u00a0", "\f"])
