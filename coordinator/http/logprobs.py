@@ -61,12 +61,16 @@ def token_name(token_id: int, text: str) -> str:
 
 
 def _top_by_name(token: pb.GeneratedToken, token_text: TokenText) -> dict[str, float] | None:
-    if not token.HasField("logprobs"):
+    """The likeliest tokens, and the token itself if it is none of them."""
+    own_logprob = _logprob(token)
+    if own_logprob is None:
         return None
-    top: dict[str, float] = {}
+    own_name, top = token_name(token.id, token.text), dict[str, float]()
     for likely in _likeliest(token.logprobs, token_text):
-        top.setdefault(token_name(likely.id, likely.text), likely.logprob)  # of two with the same text, the likelier
-    return top
+        # By itself the last part of a character has no text, as the token it has that of the character.
+        name = own_name if likely.id == token.id else token_name(likely.id, likely.text)
+        top.setdefault(name, likely.logprob)  # of two with the same text, the likelier
+    return top | {own_name: own_logprob}
 
 
 def _by_id(token: pb.GeneratedToken, token_text: TokenText) -> dict[str, Any]:

@@ -119,7 +119,10 @@ async def test_logprobs_of_completions(pair: RunningPair, client: AsyncOpenAI) -
     assert logprobs is not None and logprobs.tokens is not None and logprobs.text_offset is not None
     assert logprobs.tokens == [token.text for token in tokens]
     assert logprobs.token_logprobs == pytest.approx([token.logprobs.logprob for token in tokens])
-    assert logprobs.top_logprobs is not None and all(len(top) == 2 for top in logprobs.top_logprobs)
+    assert logprobs.top_logprobs is not None and logprobs.token_logprobs is not None
+    assert {len(top) for top in logprobs.top_logprobs} <= {2, 3}
+    for top, token, logprob in zip(logprobs.top_logprobs, logprobs.tokens, logprobs.token_logprobs, strict=True):
+        assert top[token] == logprob, "the drawn token is among them"
     for token, offset in zip(logprobs.tokens, logprobs.text_offset, strict=True):
         assert completion.choices[0].text.startswith(token, offset)
 
@@ -137,6 +140,9 @@ async def test_echo_scores_the_prompt(client: AsyncOpenAI) -> None:
     assert "".join(choice.logprobs.tokens) == PROMPT
     assert choice.logprobs.token_logprobs[0] is None
     assert all(logprob < 0 for logprob in choice.logprobs.token_logprobs[1:])
+    assert choice.logprobs.top_logprobs is not None and choice.logprobs.top_logprobs[0] is None
+    told = zip(choice.logprobs.top_logprobs, choice.logprobs.tokens, choice.logprobs.token_logprobs, strict=True)
+    assert all(top[token] == logprob for top, token, logprob in list(told)[1:])
     stream = await client.completions.create(
         model=MODEL, prompt=PROMPT, max_tokens=4, echo=True, logprobs=1, stream=True, seed=SEED
     )
