@@ -47,8 +47,10 @@ VALUE_ERRORS = frozenset(
     }
 )
 """The types of pydantic's errors, and of our refusals, for a value of the right type outside its limits."""
-KIND_CODES = {"json_invalid": "invalid_json", "missing": "missing_required_parameter"}
+INVALID_JSON = "invalid_json"
+KIND_CODES = {"json_invalid": INVALID_JSON, "missing": "missing_required_parameter"}
 NOT_JSON = "the body must be JSON, and the header `content-type: application/json` must say so"
+UNREADABLE = "the body cannot be read; send JSON in UTF-8, not compressed, not nested deeply and without long integers"
 WHOLE_BODY = {
     "missing": "the body is empty; send a JSON object",
     "model_attributes_type": "the body must be a JSON object",
@@ -104,9 +106,11 @@ async def handle_failure(request: Request, error: Exception) -> JSONResponse:
 
 
 async def handle_http_error(request: Request, error: Exception) -> JSONResponse:
-    """Answers the framework's errors: unknown paths, wrong methods, bodies that are too large."""
+    """Answers the framework's errors: unknown paths, wrong methods, bodies that are too large or cannot be read."""
     assert isinstance(error, HTTPException)
     body = error_body(str(error.detail), error.status_code)
+    if error.status_code == 400:  # FastAPI's for whatever json raises other than an error of JSON's syntax
+        body["error"] |= {"message": UNREADABLE, "code": INVALID_JSON}
     if isinstance(error, UnknownModelError):
         body["error"] |= {"param": "model", "code": "model_not_found"}
     headers = {name.lower(): value for name, value in (error.headers or {}).items()}

@@ -1,5 +1,6 @@
 """What a body, a path or a header may be, and that no answer says more than it should."""
 
+import gzip
 import json
 from collections.abc import AsyncIterator
 from typing import Any, NoReturn
@@ -50,6 +51,26 @@ async def test_bad_bodies(client: httpx.AsyncClient, body: bytes, status: int) -
     assert answer.status_code == status
     assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
     assert len(answer.text) < 1000, "an error does not repeat what it was sent"
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/v1/responses", "/tokenize"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        b'{"prompt": "\xff"}',
+        b"[" * 100_000,
+        b'{"prompt": "x", "seed": 1' + b"0" * 5000 + b"}",
+        gzip.compress(b'{"prompt": "x"}'),
+    ],
+    ids=["cut off", "no UTF-8", "deep", "a long integer", "gzip"],
+)
+async def test_a_body_that_cannot_be_read_is_no_json(client: httpx.AsyncClient, path: str, body: bytes) -> None:
+    answer = await client.post(path, content=body, headers={"content-type": "application/json"})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["type"]) == (400, "invalid_request_error")
+    assert (error["code"], error["param"]) == ("invalid_json", None)
+    assert "JSON" in error["message"]
 
 
 async def test_bodies_of_unknown_length_are_bounded(client: httpx.AsyncClient) -> None:
