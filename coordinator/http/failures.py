@@ -77,7 +77,9 @@ def failure_body(error: Exception, names: Names) -> tuple[int, dict[str, Any]]:
         error = internal_error()
     error = outward(error)
     status = http_status(error)
-    message, parameter = error.message, error.metadata.get("field")
+    message, parameter, other = error.message, error.metadata.get("field"), error.metadata.get("other")
+    if other is not None:
+        message = message.replace(other, parameter_name(other, names))
     if parameter is not None:
         renamed = parameter_name(parameter, names)
         message = renamed + message.removeprefix(parameter) if message.startswith(parameter) else message

@@ -33,7 +33,8 @@ def structured_output_of(parameters: StructureParameters) -> pb.StructuredOutput
 
 def structure_name(parameters: StructureParameters) -> str:
     """The parameter that says what the output has to look like; of tools without another one it is `tools`."""
-    given = [name for name in StructureParameters.model_fields if getattr(parameters, name) not in (None, "")]
+    ours = [name for name in StructureParameters.model_fields if name not in OTHER_NAMES]
+    given = [name for name in ours if getattr(parameters, name) is not None]
     asked = parameters.response_format
     if asked is not None and asked.type == "text":
         given.remove("response_format")

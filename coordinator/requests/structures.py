@@ -46,4 +46,5 @@ def _check_options(message: pb.GenerateTokensRequest, sampling: SamplingOptions)
     }
     for field, is_given in refused.items():
         if is_given:
-            raise InvalidFieldError(field, f"cannot be combined with {FIELD}, which may allow no other token")
+            problem = f"cannot be combined with {FIELD}, which may allow no other token"
+            raise InvalidFieldError(field, problem, other=FIELD)

@@ -45,6 +45,7 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
     ({"tools": [CLOCK], "tool_choice": {"type": "function", "name": "x"}}, "tool_choice", "none of the tools"),
     ({"tool_choice": "required"}, "tool_choice", "no tools"),
     ({"tools": [CLOCK], "text": {"format": {"type": "json_object"}}}, "tools", "cannot be combined"),
+    ({"text": {"format": {"type": "json_object"}}, "min_tokens": 1}, "min_tokens", "combined with text.format, which"),
     ({"text": {"format": {"type": "xml"}}}, "text", "json_schema"),
     ({"text": {"format": {"type": "json_schema", "name": "n"}}}, "text", "text.format: of type json_schema must have"),
     ({"text": {"format": {"type": "json_schema", "schema": {"type": "x"}}}}, "text", "text.format"),

@@ -140,6 +140,10 @@ async def test_what_cannot_be_used_is_refused(client: AsyncOpenAI, body: dict[st
         ({"guided_regex": "("}, "guided_regex"),
         ({"guided_grammar": "start: nothing"}, "guided_grammar"),
         ({"guided_choice": []}, "guided_choice"),
+        ({"guided_json": ""}, "guided_json"),
+        ({"guided_regex": ""}, "guided_regex"),
+        ({"guided_grammar": ""}, "guided_grammar"),
+        ({"guided_regex": "", "ebnf": ""}, "guided_regex"),
         ({"structured_outputs": {"regex": "("}}, "structured_outputs"),
         (
             {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "x"}}}},
@@ -158,6 +162,29 @@ async def test_a_refusal_names_the_parameter_that_was_sent(
             )
         assert caught.value.param == parameter
         assert parameter in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("structure", "name"),
+    [
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"guided_regex": "a"}, "guided_regex"),
+        ({"tools": [CLOCK]}, "tools"),
+    ],
+)
+@pytest.mark.parametrize(
+    "other", [{"min_tokens": 3}, {"ignore_eos": True}, {"allowed_token_ids": [5]}, {"banned_token_ids": [5]}]
+)
+async def test_a_refusal_names_both_parameters_that_were_sent(
+    client: AsyncOpenAI, structure: dict[str, Any], name: str, other: dict[str, Any]
+) -> None:
+    body = {"model": MODEL, "messages": MESSAGES, "max_tokens": 5, **structure, **other}
+    with pytest.raises(openai.BadRequestError) as caught:
+        await client.post("/chat/completions", body=body, cast_to=dict)
+    (parameter,) = other
+    expected = f"{parameter}: cannot be combined with {name}, which may allow no other token"
+    assert isinstance(caught.value.body, dict)
+    assert (caught.value.param, caught.value.body["message"]) == (parameter, expected)
 
 
 async def test_a_required_tool_is_called_with_arguments_that_fit(client: AsyncOpenAI) -> None:
