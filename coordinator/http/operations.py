@@ -4,6 +4,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
+from starlette.convertors import PathConvertor, register_url_convertor
 
 from coordinator.http.descriptions import EXPOSED, HEALTH
 from coordinator.http.failures import retry_headers
@@ -16,13 +17,22 @@ from specpair.version import package_version
 router = APIRouter()
 
 
+class ModelName(PathConvertor):
+    """The rest of a path, which a name with slashes is; but not of one that ends without a name."""
+
+    regex = ".+"
+
+
+register_url_convertor("model_name", ModelName())
+
+
 @router.get("/v1/models")
 async def list_models(request: Request) -> dict[str, Any]:
     """The one model that is served, the target, by each of its names."""
     return {"object": "list", "data": model_documents(_front_end(request).serving)}
 
 
-@router.get("/v1/models/{model:path}")
+@router.get("/v1/models/{model:model_name}")
 async def retrieve_model(request: Request, model: str) -> dict[str, Any]:
     """The served model, by one of its names."""
     return model_document(model, _front_end(request).serving)

@@ -20,6 +20,7 @@ UNKNOWN = (
     "/v1/embeddings",
     "/v1/responses/resp_1",
     "/v1/completions/",
+    "/v1/models/",
     "/health/",
     "/v1",
     "/nothing.mjs",
