@@ -48,12 +48,12 @@ class ChoicesAnswer:
         }
 
     def chunks(self, prompt_index: int, response: pb.GenerateTokensResponse) -> list[dict[str, Any]]:
-        """The chunks for a response; none if it has no text and nothing else that the client asked for."""
+        """The chunks for a response; none if it has nothing to say yet."""
         output = self.outputs.of(prompt_index, response)
         output.take(response)
         chunks = []
         if response.text or response.HasField("round") or any(token.HasField("logprobs") for token in response.tokens):
-            chunks.append(self._piece_chunk(output, response))
+            chunks += self._piece_chunks(output, response)
         if response.HasField("summary"):
             chunks.append(self._finish_chunk(output, response.summary))
         return chunks
@@ -89,12 +89,14 @@ class ChoicesAnswer:
             choice["specpair"] = {"rounds": rows(output.rounds, output.rounds)}
         return choice
 
-    def _piece_chunk(self, output: Output, response: pb.GenerateTokensResponse) -> dict[str, Any]:
-        choice = {"index": output.index, **self.form.chunk(self._piece(output, response)), "finish_reason": None}
+    def _piece_chunks(self, output: Output, response: pb.GenerateTokensResponse) -> list[dict[str, Any]]:
+        """The chunk for the next piece; none if it says nothing, as while it is uncertain what its text is part of."""
+        part, has_round = self.form.chunk(self._piece(output, response)), response.HasField("round")
+        if not any(part.values()) and not has_round:
+            return []
+        choice = {"index": output.index, **part, "finish_reason": None}
         chunk = {**self._chunk_head(), "choices": [choice]}
-        if response.HasField("round"):
-            chunk["specpair"] = round_document(response)
-        return chunk
+        return [{**chunk, "specpair": round_document(response)} if has_round else chunk]
 
     def _finish_chunk(self, output: Output, summary: pb.GenerationSummary) -> dict[str, Any]:
         piece = self._piece(output, pb.GenerateTokensResponse(), is_last=True)

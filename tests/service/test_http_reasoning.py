@@ -114,6 +114,27 @@ async def test_a_stream_has_the_reasoning_first_and_never_a_tag(
     assert [(thought or None, content or None) for thought, content in found] == [expected] * 2
 
 
+@pytest.mark.parametrize("structure", [{}, {"guided_choice": ["The answer"]}])
+@pytest.mark.parametrize("extra", [{}, {"logprobs": True}, {"include_rounds": True}])
+async def test_a_round_whose_text_is_uncertain_has_no_chunk(
+    pairs: dict[str, RunningPair], structure: dict[str, Any], extra: dict[str, Any]
+) -> None:
+    """Tags come letter by letter here. Each round has a chunk if logprobs or rounds are asked for."""
+    body = chat_body("#", num_speculative_tokens=0, **structure)
+    first, *chunks, last = await chunks_of(pairs["qwen3"], {**body, **extra})
+    assert first["choices"][0]["delta"]["role"] == "assistant"
+    assert last["choices"][0]["finish_reason"] == "stop"
+    said = [bool(chunk["choices"][0]["delta"]) for chunk in chunks]
+    assert said and all(said) is not bool(extra), said
+    plain = await chunks_of(pairs["qwen3"], body)
+    assert texts_of([first, *chunks, last]) == texts_of(plain) and len(plain) <= len(chunks) + 2
+
+
+def texts_of(chunks: list[dict[str, Any]]) -> list[str]:
+    deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
+    return ["".join(delta.get(name) or "" for delta in deltas) for name in ("reasoning", "content")]
+
+
 async def test_an_output_that_is_cut_off_while_it_reasons_has_no_content(pairs: dict[str, RunningPair]) -> None:
     answer = await answer_of(pairs["qwen3"], chat_body("#", max_tokens=6))
     (choice,) = answer["choices"]
