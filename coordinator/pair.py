@@ -9,6 +9,7 @@ from typing import Any
 from prometheus_client.registry import CollectorRegistry
 
 from coordinator.adaptive import AheadTrials, BeamLengths, LengthController, Worth
+from coordinator.adaptive.withholding import Withholding
 from coordinator.background import BackgroundTasks
 from coordinator.config import CoordinatorConfig
 from coordinator.metrics import AheadReadings, CoordinatorMetrics, InstanceReading, ServiceReadings
@@ -35,6 +36,7 @@ class Pair:
     lengths: LengthController = field(default_factory=LengthController)
     beam_lengths: BeamLengths = field(default_factory=BeamLengths)
     ahead: AheadTrials = field(default_factory=AheadTrials)
+    withholding: Withholding = field(default_factory=Withholding)
     metrics: CoordinatorMetrics = field(default_factory=CoordinatorMetrics)
     background: BackgroundTasks = field(default_factory=BackgroundTasks)
     structures: StructureChecks | None = None

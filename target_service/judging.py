@@ -1,6 +1,5 @@
 """Judges many proposals at once, by the rules of `specpair.speculation`. Runs on the device thread."""
 
-import logging
 import math
 from collections import defaultdict
 from dataclasses import replace
@@ -10,13 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from specpair.engine.failures import check_device
-from specpair.errors import ForwardFailedError, InvalidGrammarError, NotFiniteError
+from specpair.errors import InvalidGrammarError, NotFiniteError
 from specpair.native.library import quick_functions
 from specpair.options import Rule
 from specpair.speculation.adjustments import adjust
 from specpair.speculation.arrays import Array, native, on_host, placed
-from specpair.speculation.counted_rows import CountedRows, SentRows
+from specpair.speculation.counted_rows import CountedRows
 from specpair.speculation.coupling import choices, verify_choices
 from specpair.speculation.draft_rows import DraftRows, stack_blocks
 from specpair.speculation.lenience import Lenience, closeness
@@ -30,8 +28,6 @@ from target_service.judging_inputs import acceptance_noise, distributions, next_
 from target_service.masking import check_drawn, masked_rows
 from target_service.tree_judging import judge_coupled_trees, judge_drawn_trees, judge_greedy_trees
 from target_service.verify_work import VerifyWork
-
-log = logging.getLogger(__name__)
 
 WIDE_SUPPORT = 2048
 """A draft's distribution with more tokens than this is not padded together with ordinary ones."""
@@ -64,39 +60,6 @@ def advance_verification(works: list[VerifyWork], logits: Tensor) -> None:
         own = adjusted if len(members) == len(works) else rows_of(members, works, adjusted)
         settle(members, *kind.judge(members, own))
     add_logprobs(works, logits)
-
-
-def with_rows(works: list[VerifyWork], logits: Tensor) -> tuple[list[VerifyWork], Tensor] | None:
-    """The works whose distributions are here, with their logits `[sum of (K + 1), vocabulary]`; None if there are none.
-    The others are done without a verdict, and keep their logits."""
-    waiting = [work for work in works if not take_late(work)]
-    if not waiting:
-        return (works, logits) if works else None
-    parts = dict(zip(works, logits.split([work.row_count for work in works]), strict=True))
-    for work in waiting:
-        work.unjudged, work.done = parts.pop(work).clone(), True
-    return (list(parts), torch.cat(list(parts.values()))) if parts else None
-
-
-def take_late(work: VerifyWork) -> bool:
-    """Gives the work the distributions that have come since its call. Whether it has all."""
-    late = work.call.late
-    if late is not None and late.rows is not None:
-        work.call = work.call._replace(draft=late.rows, late=None)
-    return work.call.late is None
-
-
-def judge_late(work: VerifyWork, rows: SentRows) -> None:
-    """Judges a work whose pass is over, by the distributions that have come for it. Device thread only."""
-    assert work.unjudged is not None
-    logits, work.unjudged, work.done = work.unjudged, None, False
-    work.call = work.call._replace(draft=rows, late=None)
-    try:
-        advance_verification([work], logits)
-    except Exception as error:
-        check_device(error)
-        log.exception("judging a proposal whose distributions came late failed")
-        work.fail(ForwardFailedError())
 
 
 def rows_of(members: list[VerifyWork], works: list[VerifyWork], rows: Tensor) -> Tensor:

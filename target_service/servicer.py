@@ -14,7 +14,7 @@ from specpair.grammars.grammar import MAX_FORCED_TOKENS
 from specpair.options import MAX_LOGPROBS, check_count, check_range
 from specpair.rpc.messages import body_of, check_sequence_id
 from specpair.sequences.conditional_calls import ConditionOutcome
-from specpair.sequences.held_sequence import wait_for_answer
+from specpair.sequences.held_sequence import HeldSequence, wait_for_answer
 from specpair.server.streams import serve_calls
 from specpair.speculation.logprobs import TokenLogprobs
 from specpair.tracing import Span, span
@@ -166,9 +166,13 @@ class TargetServicer(TargetServiceServicer):
             sequences.note_call(held, step, sequel)
             return await wait_for_answer(taken.answer, sequence_id)
         call = await beside_the_loop(request, lambda: self._decode(request))
-        if held.last_step == step and isinstance(expected := held.last_body, WithheldBody) and held.answer is not None:
+        while (expected := expected_rows(held, step)) is not None and held.answer is not None:
+            digest = await beside_the_loop(request, lambda: body_of(withholding(request)))
             answer = held.answer
-            if give_rows(expected, request, call):
+            if held.last_body is not expected:
+                continue
+            if digest == expected.digest and call.drawn is None and call.kept_step is None:
+                expected.late.give(call.draft)
                 held.last_body = body
                 traced.set(was_begun=True)
                 sequences.note_call(held, step, sequel)
@@ -201,14 +205,10 @@ class TargetServicer(TargetServiceServicer):
         )
 
 
-def give_rows(expected: WithheldBody, request: pb.VerifyProposalRequest, call: VerifyCall) -> bool:
-    """Brings the distributions to a call that was begun without them. False if this is another call."""
-    if call.drawn is not None or call.kept_step is not None:
-        return False
-    if body_of(withholding(request)) != expected.digest:
-        return False
-    expected.late.give(call.draft)
-    return True
+def expected_rows(held: HeldSequence[Verdict], step: int) -> WithheldBody | None:
+    """What was begun for the step without its distributions, if they have not come yet."""
+    body = held.last_body if held.last_step == step else None
+    return body if isinstance(body, WithheldBody) else None
 
 
 def take_condition(request: pb.VerifyProposalRequest) -> VerdictCondition:

@@ -28,7 +28,7 @@ from specpair.sequences.held_sequence import HeldSequence
 from specpair.sequences.sequel import Sequel
 from specpair.server.identity import client_name
 from specpair.speculation.logprobs import TokenLogprobs
-from target_service.judging import advance_verification, judge_late, sent_probabilities, with_rows
+from target_service.judging import advance_verification, sent_probabilities
 from target_service.late_rows import LateOutcome, LateRows, WithdrawnError
 from target_service.masking import MaskMaker
 from target_service.own_proposal import OwnProposal, not_kept
@@ -37,6 +37,7 @@ from target_service.scoring import ScoreWork
 from target_service.self_drafting import SelfDrafter
 from target_service.tree_scorer import TreeScorer
 from target_service.tree_scores import TreeScoreWork
+from target_service.unjudged import UnjudgedWorks
 from target_service.verify_work import ConditionalRequest, Verdict, VerdictCondition, VerifyCall, VerifyWork
 
 DECODED_BETWEEN_PASSES_BYTES = 64 * 1024
@@ -54,6 +55,7 @@ class Verifier(ModelHost[Verdict]):
     def __init__(self, config: EngineConfig, facts: ModelFacts, runner: Runner, device: DeviceThread):
         self._drafter = self_drafter(config, facts, runner)
         self._drafters = runner.drafters if isinstance(runner, DraftingRunner) else ()
+        self._unjudged = UnjudgedWorks()
         super().__init__(config, facts, runner, device)
         self.masks = MaskMaker()
         self._scorer = Scorer(self.engine, self.sequences, self.token_budget)
@@ -178,7 +180,8 @@ class Verifier(ModelHost[Verdict]):
             await work.future
             if call.late is not None:
                 await self._judge_late(work, call.late)
-        except Exception:
+        except Exception as error:
+            self.late_outcomes[LateOutcome.WITHDRAWN] += isinstance(error, WithdrawnError)
             held.cached.replace_from(committed, [])
             raise
         held.length = committed + len(work.path) + 1
@@ -207,12 +210,8 @@ class Verifier(ModelHost[Verdict]):
         if work.unjudged is None:
             self.late_outcomes[LateOutcome.IN_TIME] += 1
             return
-        try:
-            rows = await late.wait()
-        except WithdrawnError:
-            self.late_outcomes[LateOutcome.WITHDRAWN] += 1
-            raise
-        await self.engine.call(partial(judge_late, work, rows))
+        rows = await late.wait()
+        await self.engine.call(partial(self._unjudged.judge, work, rows))
         self.late_outcomes[LateOutcome.WAITED_FOR] += 1
         if work.error is not None:
             raise work.error
@@ -224,9 +223,20 @@ class Verifier(ModelHost[Verdict]):
         return await self.masks.forced(held.grammar, held.cached.tokens[held.prompt_length :], most)
 
     def advance(self, works: list[Work], logits: Tensor) -> None:
-        advance(works, logits)
+        self._advance(works, logits)
         if self._drafter is not None:
             self._drafter.draft([work for work in works if isinstance(work, VerifyWork) and work.unjudged is None])
+
+    def _advance(self, works: list[Work], logits: Tensor) -> None:
+        verifying = [work for work in works if isinstance(work, VerifyWork)]
+        if len(verifying) < len(works):
+            rows = dict(zip(works, logits.split([work.row_count for work in works]), strict=True))
+            for work in works:
+                if isinstance(work, ScoreWork | TreeScoreWork):
+                    work.take(rows[work])
+            logits = torch.cat([logits[:0], *(rows[work] for work in verifying)])
+        if (judged := self._unjudged.take_out(verifying, logits)) is not None:
+            advance_verification(*judged)
 
     async def stop(self) -> None:
         await super().stop()
@@ -278,16 +288,3 @@ def with_kept(own: OwnProposal | None, call: VerifyCall) -> VerifyCall:
         raise not_kept(call.kept_step)
     length = call.base_length + len(call.appended)
     return call._replace(draft=own.beginning(call.kept_step, length, call.proposed))
-
-
-def advance(works: list[Work], logits: Tensor) -> None:
-    """Processes the logits `[sum of row counts, vocabulary]` of works whose tokens are all fed."""
-    verifying = [work for work in works if isinstance(work, VerifyWork)]
-    if len(verifying) < len(works):
-        rows = dict(zip(works, logits.split([work.row_count for work in works]), strict=True))
-        for work in works:
-            if isinstance(work, ScoreWork | TreeScoreWork):
-                work.take(rows[work])
-        logits = torch.cat([logits[:0], *(rows[work] for work in verifying)])
-    if judged := with_rows(verifying, logits):
-        advance_verification(*judged)

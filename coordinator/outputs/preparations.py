@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from coordinator.adaptive import Decision, OutputLength
 from coordinator.adaptive.ahead_trial import AheadTrial
 from coordinator.adaptive.load import Load
+from coordinator.adaptive.withholding import Withholding
 from coordinator.outputs.round import Round
-from coordinator.outputs.withholding import Withholding
+from coordinator.peers import Targets
 from coordinator.peers.ahead_blocks import Preparation
 from coordinator.requests.request import GenerationRequest
 from specpair.options import Drafter, WorkAhead
@@ -23,13 +24,19 @@ class Preparations:
     """Decides for each round of one output whether the draft works ahead, and for how long a proposal."""
 
     def __init__(
-        self, request: GenerationRequest, trials: Mapping[int, AheadTrial], load: Load, withholding: Withholding
+        self,
+        request: GenerationRequest,
+        trials: Mapping[int, AheadTrial],
+        load: Load,
+        targets: Targets,
+        withholding: Withholding | None,
     ):
-        """`trials` are those of outputs like this one, by level of load; `withholding` says whether proposals come
-        without their distributions."""
+        """`trials` are those of outputs like this one, by level of load; `withholding` is None if no distributions are
+        sent in any case."""
         self._mode = mode_of(request)
         self._trials = trials
         self._load = load
+        self._targets = targets
         self._withholding = withholding
         self._last = len(request.prompt_ids) + request.max_tokens - 1
         """The longest that the sequence may become before the target's last token."""
@@ -49,7 +56,7 @@ class Preparations:
             count=decision.length,
             min_confidence=decision.min_confidence,
             max_length=self._last,
-            withholds=self._withholding.pays,
+            withholds=self._withholds,
         )
 
     def are_wanted(self, drafter: Drafter | None) -> bool:
@@ -69,7 +76,8 @@ class Preparations:
         Only outputs for which measured times decide are compared. Those that always or never work ahead may differ in
         more than that, in the length of their proposals for one.
         """
-        self._withholding.add(judged)
+        if self._withholding is not None:
+            self._withholding.add(judged)
         if self._mode is not WorkAhead.AUTO:
             return
         if judged.is_passed_over:
@@ -79,6 +87,13 @@ class Preparations:
             expected = len(before) + lengths.expected(judged.asked)
             self._trial.add(judged, expected, self._load.output_count, sum(before))
             self._passed_over = []
+
+    @property
+    def _withholds(self) -> bool:
+        """Whether the draft keeps the distributions of what it prepares until they are asked for."""
+        if self._withholding is None or not self._targets.info.takes_withheld_distributions:
+            return False
+        return self._withholding.pays
 
     @property
     def _trial(self) -> AheadTrial:

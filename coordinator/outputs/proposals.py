@@ -14,7 +14,6 @@ from coordinator.outputs.round import Round
 from coordinator.outputs.shadow_proposal import ShadowProposal
 from coordinator.outputs.sources import chosen, text_drafter
 from coordinator.outputs.text_draft import TextDraft
-from coordinator.outputs.withholding import Withholding
 from coordinator.pair import Pair
 from coordinator.peers import NO_ORDER, Proposed, Verdict
 from coordinator.peers.proposal_source import ProposalSource
@@ -122,9 +121,9 @@ class Proposals:
         group = (self.drafter, request.rule, request.sampling.temperature)
         tree_tokens = 0 if self._own is not None else request.most_tree_tokens  # a head's are the target's
         self._length = self._pair.lengths.enter(*group, fixed, tree_tokens, has_shadows=self._has_shadows)
-        trials, load = self._pair.ahead.of(*group), self._pair.lengths.load
-        withholding = Withholding(self._pair.target, ignores_proposals=self._ignores_proposals)
-        self._preparations = Preparations(request, trials, load, withholding)
+        own = (self._pair.ahead.of(*group), self._pair.lengths.load, self._pair.target)
+        withholding = None if self._ignores_proposals else self._pair.withholding
+        self._preparations = Preparations(request, *own, withholding)
         if self._draft is None:
             return
         if self._draft.opens and self._length.opens_early(longest):

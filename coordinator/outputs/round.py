@@ -1,7 +1,7 @@
 """One round: what was asked for, the answer, the verdict, and how long each took."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.metrics import RoundKind
@@ -88,6 +88,9 @@ class Round:
         pause = self.began_at - followed_at
         self.period = now - followed_at
         self.elapsed = self.period - pause + min(pause, LONGEST_PAUSE)
+        if self.proposed is not None and self.proposed.asked_for is not None:
+            waited = max(self.proposed.asked_for - verdict.begun_before, 0.0)
+            self.proposed = replace(self.proposed, waited=waited)
         self._add_up(self.proposed, verdict.times)
 
     def _add_up(self, proposed: Proposed | None, verify: CallTimes) -> None:
@@ -143,6 +146,21 @@ class Round:
     def draft_elapsed(self) -> float:
         """How long the round waited for its proposal; 0 without a usable answer."""
         return 0.0 if self.proposed is None else self.proposed.waiting
+
+    @property
+    def draft_way(self) -> float:
+        """Seconds of the call to the draft without what it computed; 0 without a usable answer."""
+        return 0.0 if self.proposed is None else self.proposed.times.outside
+
+    @property
+    def asked_for(self) -> float | None:
+        """Seconds of the call for the distributions of a proposal whose tokens had come before."""
+        return None if self.proposed is None else self.proposed.asked_for
+
+    @property
+    def begun_before(self) -> float:
+        """Seconds for which the target had worked on it before it was called."""
+        return self.judged.begun_before
 
     @property
     def batch_token_count(self) -> int:

@@ -161,6 +161,8 @@ class Verdict:
     """Whether the target has begun with the next round, without a proposal."""
     cached_token_count: int = 0
     """Tokens of the sequence that the target had in its cache when it opened it."""
+    begun_before: float = 0.0
+    """Seconds for which the target had worked on it before the call was made."""
 
     @property
     def accepted_count(self) -> int:

@@ -189,14 +189,15 @@ class DraftSession(ProposalSource):
         return link.breaker.is_closed and not self._trial.is_needed
 
     async def _whole(self, call: DraftCall, block: PreparedBlock) -> Proposed | None:
-        """A prepared proposal with its distributions, which the draft is asked for. The target has begun with its
-        tokens, so that the round waits for nothing else meanwhile."""
+        """A prepared proposal with its distributions, which the draft is asked for. How much of that the round waits is
+        known once the target says when it had begun with the tokens."""
         if (answer := await call.answer()) is None:
             return None
         if list(answer.token_ids) != list(block.proposal.token_ids):
             return replace(answer, ahead=AheadOutcome.MISS)
-        prepared = _prepared(block, AheadOutcome.HIT, 0.0)
-        return replace(prepared, proposal=answer.proposal, guesses=answer.guesses, asked_for=answer.times.elapsed)
+        prepared, whole = _prepared(block, AheadOutcome.HIT, 0.0), answer.times.elapsed
+        own = {"proposal": answer.proposal, "guesses": answer.guesses, "is_usual": answer.is_usual}
+        return replace(prepared, asked_for=whole, waited=whole, **own)
 
     async def _first_of(self, call: DraftCall, key: BlockKey) -> Proposed | None:
         """The answer, or the prepared proposal if that comes first: they have the same tokens."""

@@ -75,6 +75,7 @@ class TargetPeer(ModelPeer):
             forced_ids=forced_tokens(response, max_forced),
             has_gone_on_plain=may_go_on_plain and response.has_gone_on_plain,
             cached_token_count=response.cached_token_count,
+            begun_before=start - times.started_at,
         )
 
     def verify_early(

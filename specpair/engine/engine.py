@@ -138,6 +138,8 @@ class Engine:
         def run() -> None:
             try:
                 result = function()
+            except DeviceLostError:
+                raise  # it ends the thread, which refuses all calls
             except Exception as error:
                 failure = error
                 self._tell(lambda: settle(lambda: outcome.set_exception(failure)))
@@ -231,6 +233,8 @@ class Engine:
                 continue
             try:
                 job()
+            except DeviceLostError:
+                raise
             except Exception as error:
                 check_device(error)
                 log.exception("a job of the device thread failed")

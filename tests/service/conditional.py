@@ -119,7 +119,7 @@ class Gate:
         self._turns = target.host.engine._turns
         self._advance = self._turns.advance
         self._reached, self._open = threading.Event(), threading.Event()
-        self._fails = False
+        self._fails = self._poisons = False
 
     def __enter__(self) -> "Gate":
         def advance(works: Any, logits: Any) -> None:
@@ -127,7 +127,7 @@ class Gate:
             self._open.wait()
             if self._fails:
                 raise ValueError("as the test asked")
-            self._advance(works, logits)
+            self._advance(works, logits.fill_(float("nan")) if self._poisons else logits)
 
         self._turns.advance = advance
         return self
@@ -142,3 +142,7 @@ class Gate:
     def fail(self) -> None:
         """The verdicts fail once the gate is open."""
         self._fails = True
+
+    def poison(self) -> None:
+        """The logits are not finite."""
+        self._poisons = True

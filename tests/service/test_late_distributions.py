@@ -10,7 +10,7 @@ import pytest
 from specpair.v1 import sampling_pb2
 from specpair.v1 import sequence_service_pb2 as pb
 from specpair.v1 import target_service_pb2 as target_pb
-from target_service import judging, late_rows
+from target_service import judging, late_rows, unjudged
 from target_service.late_rows import LateOutcome, WithheldBody
 from target_service.verifier import Verifier
 from tests.rpc_errors import refused
@@ -95,6 +95,12 @@ class Begun:
         await self.target.hot.VerifyProposal(renamed(self.first[0], self.name))
         assert await self.stream.decided(withheld(self.request, self.name, self.first[1])) == {"met": 1}
         assert isinstance(self.held.last_body, WithheldBody)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Logits of all works that wait to be judged."""
+        assert isinstance(self.target.host, Verifier)
+        return self.target.host._unjudged.byte_count
 
     async def pass_is_over(self) -> None:
         await pass_is_over(self.target, self.name, self.request.step)
@@ -213,6 +219,56 @@ async def test_a_failure_of_the_late_judgement_is_said_and_the_step_can_be_tried
         broken.setattr(judging, "add_probabilities", fail)
         await refused(begun.target.hot.VerifyProposal(begun.request), Code.INTERNAL, "FORWARD_FAILED")
     assert decided(await begun.target.hot.VerifyProposal(begun.request)) == decided(begun.expected)
+
+
+@pytest.mark.parametrize("end", ["comes", "closes"])
+async def test_a_pass_that_is_not_finite_leaves_nothing_in_the_cache(begun: Begun, end: str) -> None:
+    """Whether or not anybody brings the distributions: nobody might look at its logits."""
+    target, name = begun.target, "poisoned"
+    await open_sequence(target, name, sampling={"seed": 9}, logprobs=2)
+    await target.hot.VerifyProposal(renamed(begun.first[0], name))
+    held, request = target.host.sequences.get(name), renamed(begun.request, name)
+    with Gate(target) as gate:
+        gate.poison()
+        await begun.stream.tell(withheld(request, name, begun.first[1]))
+        await gate.reached()
+    await until(lambda: not held.is_busy)
+    assert held.last_step == 0 and held.cached.valid_length == 0
+    if end == "comes":
+        assert decided(await target.hot.VerifyProposal(request)) == decided(begun.expected)
+    await target.sequences.CloseSequence(pb.CloseSequenceRequest(sequence_id=name))
+
+
+async def test_what_waits_has_a_limit(begun: Begun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond it steps count as not taken, and their calls begin anew."""
+    target, name, before = begun.target, "one-more", outcomes(begun.target)
+    await begun.pass_is_over()
+    monkeypatch.setattr(unjudged, "MOST_BYTES", begun.kept_bytes)
+    await open_sequence(target, name, sampling={"seed": 9}, logprobs=2)
+    await target.hot.VerifyProposal(renamed(begun.first[0], name))
+    request, held = renamed(begun.request, name), target.host.sequences.get(name)
+    await begun.stream.tell(withheld(request, name, begun.first[1]))
+    await until(lambda: outcomes(target)["withdrawn"] == before["withdrawn"] + 1)
+    assert held.last_step == 0 and not held.is_busy
+    assert decided(await target.hot.VerifyProposal(request)) == decided(begun.expected)
+    assert decided(await target.hot.VerifyProposal(begun.request)) == decided(begun.expected)
+    await until(lambda: begun.kept_bytes == 0)
+    await target.sequences.CloseSequence(pb.CloseSequenceRequest(sequence_id=name))
+
+
+async def test_a_failure_in_the_late_judgement_leaves_a_suspect_without_a_cache(
+    begun: Begun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As at the end of a pass."""
+    await begun.pass_is_over()
+
+    def fail(*_: Any) -> None:
+        raise ValueError("as the test asked")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(judging, "add_probabilities", fail)
+        await refused(begun.target.hot.VerifyProposal(begun.request), Code.INTERNAL, "FORWARD_FAILED")
+    assert begun.held.cached.is_suspect and begun.held.cached.valid_length == 0
 
 
 async def test_the_next_call_on_condition_begins_with_a_late_verdict(begun: Begun) -> None:

@@ -92,6 +92,8 @@ class FakeTarget(FakeSequences, TargetPeer):
         if self.delay > within:
             raise PeerUnavailableError(f"the peer did not answer within {within:g} s", timeout=within)
         answer = self._verdict(held, step, base_length, proposal)
+        if begun is not None:
+            answer = replace(answer, begun_before=VERIFY_TIMES.compute)
         self._decide(sequence_id, held)
         self.promises.append(following_order)
         if may_go_on_plain:

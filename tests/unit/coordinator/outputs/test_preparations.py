@@ -10,18 +10,17 @@ from coordinator.adaptive.ahead_trial import AheadTrial
 from coordinator.adaptive.load import Load
 from coordinator.outputs.preparations import Preparations
 from coordinator.outputs.round import Round
-from coordinator.outputs.withholding import Withholding
 from coordinator.peers import CallTimes, Proposed
 from specpair.options import Drafter, Rule, WorkAhead
 from specpair.v1.proposal_pb2 import Proposal
 from tests.unit.coordinator.pair_bench import PROMPT, request, targets_of
 
-NONE_WITHHELD = Withholding(targets_of(), ignores_proposals=True)
+TARGETS = targets_of()
 BEGUN = Round(step=1, rule=Rule.TOKEN, asked_count=4)
 
 
 def preparations(mode: WorkAhead = WorkAhead.ON) -> Preparations:
-    return Preparations(request(work_ahead=mode), defaultdict(AheadTrial), Load(), NONE_WITHHELD)
+    return Preparations(request(work_ahead=mode), defaultdict(AheadTrial), Load(), TARGETS, None)
 
 
 @pytest.mark.parametrize("drafter", [None, *Drafter])
@@ -63,7 +62,7 @@ def asked_round(ahead: AheadOutcome | None = None) -> Round:
 def test_rounds_that_were_passed_over_count_with_the_next_one(works_ahead: bool) -> None:
     """With their tokens and seconds, or not at all: else a way would seem faster than it is."""
     trial, lengths = Heard(), LengthController().enter(Drafter.MODEL, Rule.COUPLED, 0.0, 4)
-    own = Preparations(request(work_ahead=WorkAhead.AUTO), defaultdict(lambda: trial), Load(), NONE_WITHHELD)
+    own = Preparations(request(work_ahead=WorkAhead.AUTO), defaultdict(lambda: trial), Load(), TARGETS, None)
     for _ in range(2):
         own.add(Round(step=1, rule=Rule.COUPLED, is_passed_over=True, elapsed=0.25), lengths)
     asked = asked_round(AheadOutcome.HIT if works_ahead else None)
@@ -77,7 +76,7 @@ def test_rounds_that_were_passed_over_count_with_the_next_one(works_ahead: bool)
 def test_outputs_for_which_times_do_not_decide_are_not_compared(mode: WorkAhead) -> None:
     """A client that pins the switch, to measure it for instance, does not settle it for the others."""
     trial, lengths = Heard(), LengthController().enter(Drafter.MODEL, Rule.COUPLED, 0.0, 4)
-    own = Preparations(request(work_ahead=mode), defaultdict(lambda: trial), Load(), NONE_WITHHELD)
+    own = Preparations(request(work_ahead=mode), defaultdict(lambda: trial), Load(), TARGETS, None)
     own.add(asked_round(), lengths)
     assert bool(trial.told) == (mode is WorkAhead.AUTO)
 
@@ -88,7 +87,7 @@ def test_times_do_not_decide_where_forced_text_is_taken(takes_forced_text: bool)
     trial.is_on = True
     for mode in (WorkAhead.AUTO, WorkAhead.ON):
         asked = request(work_ahead=mode, takes_forced_text=takes_forced_text)
-        prepared = Preparations(asked, defaultdict(lambda: trial), Load(), NONE_WITHHELD).after(
+        prepared = Preparations(asked, defaultdict(lambda: trial), Load(), TARGETS, None).after(
             BEGUN, len(PROMPT), Decision(4), Drafter.MODEL
         )
         assert (prepared is None) == (takes_forced_text and mode is WorkAhead.AUTO)
