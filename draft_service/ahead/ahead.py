@@ -89,8 +89,7 @@ class WorkAhead:
         if outcomes < 1:
             return
         order = replace(order, max_outcomes=outcomes)
-        sent_bytes = 0 if order.withholds else order.count * _sent_bytes(drafted)
-        cost = self._row_cost.seconds(len(self._asking), sent_bytes)
+        cost = self._row_cost.seconds(len(self._asking), order.count * _sent_bytes(drafted))
         least_chance = min(cost / self._period, MOST_LEAST_CHANCE)
         generation = Generation(self._engine, odds, held, call, drafted, order, deliver, least_chance)
         span = open_span("propose_ahead", sequence=call.sequence_id, step=call.step + 1)
