@@ -7,9 +7,13 @@ def run() -> None:
     """Runs the command that the arguments name, and ends the process."""
     # gRPC would log failed connections; errors come as statuses. It reads the variable when it is imported.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    from command.failures import end_unwritten
     from command.main import app
 
-    app(prog_name="specpair")
+    try:
+        app(prog_name="specpair")
+    except OSError as error:  # caught here, and not in each command, since the help is output, too
+        end_unwritten(error)
 
 
 if __name__ == "__main__":

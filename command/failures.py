@@ -1,11 +1,12 @@
 """What a person sees when a command fails: one line on standard error, no traceback."""
 
+import errno
 import functools
 import os
 import re
 import sys
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import NoReturn, ParamSpec, TypeVar
 
 import typer
 
@@ -15,6 +16,8 @@ FAILED = 1
 WRONG_USE = 2
 INTERRUPTED = 130
 """The status that shells report for a process ended by SIGINT."""
+UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+"""A full disk, a quota, a limit of files, a device or terminal that is gone."""
 
 NAMES = {
     "text": "prompt",
@@ -54,7 +57,7 @@ def friendly(command: Callable[Parameters, Result]) -> Callable[Parameters, Resu
         except CommandError as error:
             raise _end(str(error), error.status) from None
         except BrokenPipeError:  # the reader of the pipe has gone, as `head` does: nobody would read a message
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _drop_output()
             raise typer.Exit(FAILED) from None
         except KeyboardInterrupt:
             raise _end("interrupted", INTERRUPTED) from None
@@ -74,6 +77,20 @@ def in_flags(message: str) -> str:
         elif name in NAMES:
             field = NAMES[name] + rest
     return (field + colon + problem).replace("encoder_text", NAMES["encoder_text"])
+
+
+def end_unwritten(error: OSError) -> NoReturn:
+    """Ends the process with one line if the error is of an output that has no room. Raises other errors again."""
+    if error.errno not in UNWRITABLE:
+        raise error
+    _drop_output()
+    typer.echo(f"specpair: the output cannot be written: {error.strerror}", err=True)
+    raise SystemExit(FAILED)
+
+
+def _drop_output() -> None:
+    """Lets what standard output still holds go nowhere: Python writes it at exit, and would complain once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _end(message: str, status: int) -> typer.Exit:

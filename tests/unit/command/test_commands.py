@@ -113,6 +113,20 @@ def test_input_that_is_no_text_is_refused() -> None:
     assert status == 2 and stderr == "specpair: prompt: is not valid UTF-8 at byte 2\n"
 
 
+SPEEDUP = ["theory", "speedup", "--acceptance", "0.8", "--cost-ratio", "0.1"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is Linux's")
+@pytest.mark.parametrize("arguments", [SPEEDUP, [*SPEEDUP, "--json"], ["--version"], ["info", "--help"]])
+def test_output_without_room_is_one_line_and_status_1(arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "command", *arguments], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
+        )
+    assert result.returncode == 1
+    assert result.stderr == "specpair: the output cannot be written: No space left on device\n"
+
+
 @pytest.mark.parametrize("arguments", [["generate", "x"], ["generate", "x", "--json"], ["info"], ["info", "--json"]])
 def test_an_absent_coordinator_is_one_line_and_status_1(arguments: list[str]) -> None:
     status, stdout, stderr = run(*arguments, "--address", NOWHERE)
