@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
+from rich.text import Text
 
 from command.pair.child import Child, OnLine
 from specpair.rpc.addresses import join_address
@@ -121,8 +122,8 @@ def line_printer(console: Console) -> OnLine:
     """Prints the lines of all services, each after its service's name."""
 
     def print_line(name: str, line: str) -> None:
-        console.print(f"[{STYLES[name]}]{name:>11}[/] │ ", end="")
-        console.print(line, markup=False, soft_wrap=True)
+        # One call: between two, a spinner on the screen would be drawn over the name.
+        console.print(Text.assemble((f"{name:>11}", STYLES[name]), f" │ {line}"), soft_wrap=True)
 
     return print_line
 
