@@ -1,5 +1,6 @@
 """Connects a command to a coordinator."""
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -7,12 +8,14 @@ from command.failures import WRONG_USE, CommandError
 from command.flags.access import TOKEN, current_access
 from specpair.client.channel import connect
 from specpair.client.tls_hints import tls_hint
-from specpair.errors import NotSupportedError, PeerUnavailableError, UnauthenticatedError
+from specpair.errors import CapacityExhaustedError, NotSupportedError, PeerUnavailableError, UnauthenticatedError
 from specpair.rpc.status import TRANSPORT_CODE, peer_errors
 from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 
 NO_GRPC = ("http1.x", "Failed parsing HTTP/2")
 """gRPC says so of a port that answers in another protocol."""
+TOO_LARGE = re.compile(r"SERVER: Received message larger than max \((\d+) vs\. (\d+)\)")
+"""gRPC says so of a request above the server's limit; no code of the server has seen it then."""
 
 
 @asynccontextmanager
@@ -34,6 +37,11 @@ async def coordinator_at(address: str) -> AsyncIterator[CoordinatorServiceStub]:
         if TRANSPORT_CODE not in error.metadata:
             raise
         raise CommandError(f"at {address} is no coordinator; draft and target have ports of their own") from None
+    except CapacityExhaustedError as error:
+        if (sizes := TOO_LARGE.search(error.message)) is None or TRANSPORT_CODE not in error.metadata:
+            raise
+        problem = f"the request is too large: it has {sizes[1]} bytes, and the coordinator takes at most {sizes[2]}"
+        raise CommandError(problem, WRONG_USE) from None
     except UnauthenticatedError:
         problem = "no bearer token" if current_access().has_no_token else "an unknown bearer token"
         raise CommandError(f"the coordinator at {address} got {problem}: see --token-file and {TOKEN}") from None
