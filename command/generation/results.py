@@ -63,7 +63,7 @@ def summary_line(summary: pb.GenerationSummary) -> str:
     if speculation.draft_token_count:
         accepted = f"{speculation.accepted_token_count} of {speculation.draft_token_count}"
         parts.append(f"acceptance rate {speculation.acceptance_rate:.1%} ({accepted})")
-    elif speculation.adaptive:
+    elif speculation.adaptive and speculation.round_count > speculation.fallback_count:  # else none was to be decided
         parts.append("no tokens proposed: adaptive K found that they would not pay")
     if speculation.draft_token_count and (drafter := drafter_from_proto(speculation.drafter)):
         parts.append(f"drafter {drafter}")

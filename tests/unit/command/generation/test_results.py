@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from command.generation.results import Completion, json_document, summary_line
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import sampling_pb2
@@ -133,3 +135,12 @@ def test_the_summary_says_when_adaptive_k_proposed_nothing() -> None:
     assert "acceptance" not in summary_line(summary) and "no tokens proposed" not in summary_line(summary)
     summary.speculation.adaptive = True
     assert "no tokens proposed" in summary_line(summary)
+
+
+@pytest.mark.parametrize("fallback_count", [0, 5], ids=["no round", "no round with a draft"])
+def test_the_summary_says_nothing_of_adaptive_k_where_it_had_nothing_to_decide(fallback_count: int) -> None:
+    """Such as the prompt alone, an output that its grammar forces, the second output of a beam search."""
+    summary = finished()
+    summary.speculation.draft_token_count, summary.speculation.adaptive = 0, True
+    summary.speculation.round_count = summary.speculation.fallback_count = fallback_count
+    assert "no tokens proposed" not in summary_line(summary)
