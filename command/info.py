@@ -6,10 +6,10 @@ from typing import Any
 
 import typer
 from google.protobuf.json_format import MessageToDict
-from rich.console import Console
 from rich.table import Table
 
 from command.connection import coordinator_at
+from command.consoles import console_on
 from command.failures import FAILED, friendly
 from command.flags.shared import DEFAULT_ADDRESS, AddressOption, JsonOption, NoColorOption
 from specpair.model_info import NOT_QUANTISED, VocabularyMethod
@@ -42,7 +42,7 @@ def info(
     if json:
         typer.echo(json_module.dumps(_document(pair), indent=2))
     else:
-        Console(no_color=no_color or None, highlight=False).print(info_table(pair, address))
+        console_on(is_plain=no_color).print(info_table(pair, address))
     if not is_ready(pair):
         raise typer.Exit(FAILED)
 

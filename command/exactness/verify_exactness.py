@@ -10,10 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from command.connection import coordinator_at
+from command.consoles import console_on
 from command.failures import FAILED, WRONG_USE, CommandError, friendly
 from command.flags.shared import DEFAULT_ADDRESS, AddressOption, JsonOption, NoColorOption
 from command.generation.checked_text import checked_text
@@ -129,7 +129,7 @@ def verify_exactness(
             work_ahead=work_ahead,
             num_tree_tokens=num_tree_tokens,
         )
-        settings, report = asyncio.run(_run(address, wishes, alpha, concurrency))
+        settings, report = asyncio.run(_run(address, wishes, alpha, concurrency, _progress(no_color)))
     except (CommandError, SpecpairError) as error:
         raise CommandError(str(error), WRONG_USE) from None
     _print(settings, report, is_json=json, is_plain=no_color)
@@ -157,22 +157,24 @@ def _check_scipy() -> None:
         raise CommandError("the statistics need scipy: pip install 'specpair[verify]'")
 
 
-async def _run(address: str, wishes: "Wishes", alpha: float, concurrency: int) -> "tuple[Settings, Report]":
+async def _run(
+    address: str, wishes: "Wishes", alpha: float, concurrency: int, progress: Progress
+) -> "tuple[Settings, Report]":
     from command.exactness.run import describe, settings_for, verify
 
     async with coordinator_at(address) as stub:
         pair = await describe(stub)
         settings = await settings_for(stub, pair, wishes)
-        with _progress() as progress:
+        with progress:
             report = await verify(
                 stub, pair, settings, alpha=alpha, concurrency=concurrency, show=partial(_show, progress)
             )
     return settings, report
 
 
-def _progress() -> Progress:
-    """Bars on standard error, if that is a terminal."""
-    console = Console(stderr=True)
+def _progress(is_plain: bool) -> Progress:
+    """Bars on standard error, if that is a terminal and may be painted."""
+    console = console_on(is_error=True, is_plain=is_plain)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
@@ -188,4 +190,4 @@ def _print(settings: "Settings", report: "Report", *, is_json: bool, is_plain: b
         typer.echo(json_report(report, settings))
     else:
         width = None if sys.stdout.isatty() else REPORT_WIDTH
-        print_report(Console(no_color=is_plain or None, highlight=False, width=width), report, settings)
+        print_report(console_on(is_plain=is_plain, width=width), report, settings)

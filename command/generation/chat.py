@@ -12,12 +12,13 @@ import typer
 from rich.console import Console
 
 from command.connection import coordinator_at
+from command.consoles import console_on, has_colors
 from command.failures import WRONG_USE, CommandError, friendly
 from command.flags.shared import DEFAULT_ADDRESS, AddressOption, NoColorOption
 from command.flags.signature import takes
 from command.generation.checked_text import checked_text
 from command.generation.conversation import Conversation
-from command.generation.generate import print_summary, takes_colors
+from command.generation.generate import print_summary
 from command.generation.painting import ColorPrinter, PlainPrinter
 from command.generation.request import completion_request
 from command.generation.request_options import request_fields, request_parameters
@@ -69,14 +70,15 @@ def chat(
     options = completion_request("", **request_fields(values))
     if system is not None:
         system = checked_text("--system", os.fsencode(system))
-    console = Console(highlight=False)
-    printer = ColorPrinter if not no_color and takes_colors(console) else PlainPrinter
+    console, errors = console_on(is_plain=no_color), console_on(is_error=True, is_plain=no_color)
+    printer = ColorPrinter if has_colors(console) else PlainPrinter
     with asyncio.Runner() as runner:
         model_name = runner.run(_target_name(address))
         if sys.stdin.isatty():
             keys = f"Ctrl-C stops an answer, {NEW} starts again, {HELP} lists the commands, Ctrl-D exits"
-            _note(f"{model_name}: a line is a message; {keys}")
-        talk = Talk(runner, address, options, Conversation(system, is_plain=plain), lambda: printer(console))
+            show_note(errors, f"{model_name}: a line is a message; {keys}")
+        conversation = Conversation(system, is_plain=plain)
+        talk = Talk(runner, address, options, conversation, lambda: printer(console), errors)
         for line in _lines():
             if line.strip() == EXIT:
                 break
@@ -93,13 +95,15 @@ class Talk:
         options: pb.GenerateTokensRequest,
         conversation: Conversation,
         make_printer: MakePrinter,
+        errors: Console,
     ):
-        """`options` is a request without its prompt."""
+        """`options` is a request without its prompt; notes and summaries go to `errors`."""
         self._runner = runner
         self._address = address
         self._options = options
         self._conversation = conversation
         self._make_printer = make_printer
+        self._errors = errors
 
     def say(self, line: str) -> None:
         """Sends a line and prints the answer. The printed part of a stopped answer stays in the conversation.
@@ -110,15 +114,17 @@ class Talk:
         if line.strip() == NEW:
             return self._conversation.clear()
         if line.strip() == HELP:
-            return _note(help_text())
+            return self._note(help_text())
         if sys.stdin.isatty() and LIKE_A_COMMAND.fullmatch(line):
-            return _note(f"{line.strip()} is no command: {HELP} lists them; with a space before it, it is a message")
+            return self._note(
+                f"{line.strip()} is no command: {HELP} lists them; with a space before it, it is a message"
+            )
         try:
             answer = self._answer(line)
         except (NotSupportedError, SpecpairError, CommandError) as error:
             if not sys.stdin.isatty() or isinstance(error, NotSupportedError):
                 raise
-            return _note(f"specpair: {error}")
+            return self._note(f"specpair: {error}")
         self._conversation.add(line, answer)
 
     def _answer(self, line: str) -> str:
@@ -128,10 +134,11 @@ class Talk:
         pieces: list[str] = []
         printer = self._make_printer()
         try:
-            self._runner.run(_stream(self._address, request, printer, pieces))
+            summary = self._runner.run(_stream(self._address, request, printer, pieces))
+            print_summary(self._errors, summary)
         except KeyboardInterrupt:
             printer.finish()
-            _note("stopped")
+            self._note("stopped")
         except NotSupportedError as error:
             if request.WhichOneof("prompt") != "chat" or not error.message.startswith("chat:"):
                 raise
@@ -139,6 +146,9 @@ class Talk:
         except PromptTooLongError as error:
             raise CommandError(f"{error.message}; {NEW} begins a new conversation") from None
         return "".join(pieces)
+
+    def _note(self, text: str) -> None:
+        show_note(self._errors, text)
 
 
 def help_text() -> str:
@@ -148,8 +158,8 @@ def help_text() -> str:
 
 async def _stream(
     address: str, request: pb.GenerateTokensRequest, printer: PlainPrinter | ColorPrinter, pieces: list[str]
-) -> None:
-    """Prints the answer as it arrives; its text goes to `pieces`."""
+) -> pb.GenerationSummary:
+    """Prints the answer as it arrives; its text goes to `pieces`. Returns its summary."""
     summary = None
     async with coordinator_at(address) as stub:
         async for response in stub.GenerateTokens(request, metadata=trace_metadata()):
@@ -160,7 +170,7 @@ async def _stream(
     if summary is None:
         raise CommandError("the answer ended without its summary")
     printer.finish()
-    print_summary(summary)
+    return summary
 
 
 async def _target_name(address: str) -> str:
@@ -197,5 +207,5 @@ def _read_terminal() -> bytes:
         return b""
 
 
-def _note(text: str) -> None:
-    Console(stderr=True, highlight=False).print(text, style="dim", markup=False, soft_wrap=True)
+def show_note(errors: Console, text: str) -> None:
+    errors.print(text, style="dim", markup=False, soft_wrap=True)

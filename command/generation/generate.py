@@ -1,13 +1,14 @@
 """`specpair generate`: a completion, streamed."""
 
 import asyncio
-import os
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from command.connection import coordinator_at
+from command.consoles import console_on, has_colors
 from command.failures import CommandError, friendly
 from command.flags.shared import (
     DEFAULT_ADDRESS,
@@ -52,11 +53,12 @@ async def run_generation(
     address: str, request: pb.GenerateTokensRequest, *, is_json: bool = False, is_plain: bool = False
 ) -> None:
     """Streams a completion to standard output. Raises SpecpairError or CommandError."""
-    console = Console(highlight=False)
-    is_colored = not is_plain and not is_json and takes_colors(console)
+    console = console_on(is_plain=is_plain)
+    is_colored = not is_json and has_colors(console)
     request.include_rejected = is_colored and not request.num_beams
     completion = Completion(max(request.n, 1))
-    printer = InTurn(ColorPrinter if is_colored else PlainPrinter, console, completion.n, print_summary)
+    on_summary = partial(print_summary, console_on(is_error=True, is_plain=is_plain))
+    printer = InTurn(ColorPrinter if is_colored else PlainPrinter, console, completion.n, on_summary)
     async with coordinator_at(address) as stub:
         async for response in generate_tokens(stub, request, metadata=trace_metadata()):
             if is_json:
@@ -69,12 +71,7 @@ async def run_generation(
         typer.echo(json_document(completion))
 
 
-def print_summary(summary: pb.GenerationSummary) -> None:
+def print_summary(errors: Console, summary: pb.GenerationSummary) -> None:
     """A line on standard error: dim, unless the output is lossy."""
     style = "bold yellow" if summary.speculation.lossy else "dim"
-    Console(stderr=True, highlight=False).print(summary_line(summary), style=style, soft_wrap=True)
-
-
-def takes_colors(console: Console) -> bool:
-    """Whether the output is a terminal that may show colours."""
-    return console.is_terminal and not console.is_dumb_terminal and not os.environ.get("NO_COLOR")
+    errors.print(summary_line(summary), style=style, soft_wrap=True)

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from command.connection import coordinator_at
+from command.consoles import console_on
 from command.draft_files import model_to_load
 from command.failures import INTERRUPTED, WRONG_USE, CommandError, friendly
 from command.flags.option import Options, configured, options, parameters
@@ -201,9 +202,8 @@ def up(
     target = target or partner(drafts.first)
     plans = plan_services(values, models_to_load(drafts, values, target), resolve_model(target, "target"), drafts)
     url = f"http://{reachable_address(values['host'], port)}" if (port := values["http_port"]) else None
-    console = Console(stderr=True, highlight=False, no_color=no_color or None)
-    grace_seconds = values["grace_seconds"]
-    asyncio.run(_run(plans, console, once, url, grace_seconds=grace_seconds, is_quiet=quiet))
+    console = console_on(is_error=True, is_plain=no_color)
+    asyncio.run(_run(plans, console, once, url, grace_seconds=values["grace_seconds"], is_quiet=quiet))
 
 
 def models_to_load(drafts: SeveralDrafts, values: dict[str, Any], target: str) -> list[str | None]:

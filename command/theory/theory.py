@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
+from command.consoles import console_on
 from command.failures import WRONG_USE, CommandError, friendly
 from command.flags.shared import JsonOption, NoColorOption
 from command.theory.inputs import parse_acceptance, parse_pair, read_text
@@ -252,4 +253,4 @@ def _proposing(measured: Sequence[Point]) -> list[int]:
 
 def _console(is_plain: bool) -> Console:
     width = None if sys.stdout.isatty() else REPORT_WIDTH
-    return Console(no_color=is_plain or None, highlight=False, width=width)
+    return console_on(is_plain=is_plain, width=width)

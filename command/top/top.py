@@ -9,6 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from command.consoles import console_on
 from command.failures import CommandError, friendly
 from command.flags.access import current_access
 from command.flags.shared import NoColorOption
@@ -50,7 +51,7 @@ def top(
     coordinator = Endpoint(metrics, window, access)
     named = {"draft": draft_metrics, "target": target_metrics}
     models = {name: Endpoint(url, window, access) for name, url in named.items() if url != NONE}
-    console = Console(no_color=no_color or None, highlight=False)
+    console = console_on(is_plain=no_color)
     if once or not console.is_terminal:
         asyncio.run(ask_all(coordinator, models))
         if coordinator.problem is not None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from command.connection import coordinator_at
+from command.consoles import console_on
 from command.failures import CommandError, friendly
 from command.flags.shared import DEFAULT_ADDRESS, AddressOption, ChatOption, EncoderInputOption, OptionalPromptArgument
 from command.flags.signature import takes
@@ -53,7 +54,7 @@ def trace(
     write_trace(output, responses)
     for response in responses:
         if response.HasField("summary"):
-            print_summary(response.summary)
+            print_summary(console_on(is_error=True), response.summary)
     if output != STDOUT:
         typer.echo(f"wrote {output}: open it at https://ui.perfetto.dev", err=True)
 

@@ -7,7 +7,7 @@ import shutil
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -113,6 +113,14 @@ class Terminal:
             while text not in self.shown:
                 self.shown += (await asyncio.to_thread(os.read, self._master, 4096)).decode()
         self.shown = self.shown.split(text, 1)[1]
+
+    async def until_end(self) -> str:
+        """All that is shown until the process closes the terminal, behind all that was waited for."""
+        async with asyncio.timeout(LIMIT):
+            with suppress(OSError):  # Linux's way to say that nobody holds the other side
+                while data := await asyncio.to_thread(os.read, self._master, 4096):
+                    self.shown += data.decode(errors="replace")
+        return self.shown
 
     async def status(self) -> int:
         async with asyncio.timeout(LIMIT):
