@@ -103,7 +103,13 @@ class Child:
         raise ServiceEndedError(f"the {self.name} ended with status {status}", log)
 
     async def stop(self, grace_seconds: float) -> None:
-        """Asks the process to end, and kills it if it does not."""
+        """Asks the process to end, and kills it if it does not.
+
+        One that was never ready serves nobody, and may be in a part of its start that nothing interrupts, as where it
+        asks a hub for a model again and again. It is killed at once.
+        """
+        if not self.start_seconds:
+            self.kill()
         with suppress(ProcessLookupError):
             self._process.terminate()
         try:

@@ -74,6 +74,21 @@ async def run_children(
             await asyncio.gather(*(child.stop(grace_seconds) for child in children))
 
 
+def cancel_on_signals(console: Console) -> None:
+    """The first SIGINT or SIGTERM cancels the current task, and says what a second one does."""
+    task = asyncio.current_task()
+    assert task is not None
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        if not task.cancelling():
+            console.print("stopping; Ctrl-C again ends everything at once", style="dim")
+            task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+
+
 @contextmanager
 def killing_on_signals(children: list[Child]) -> Iterator[None]:
     """In this context SIGINT and SIGTERM kill the children at once: the second request to stop is urgent."""

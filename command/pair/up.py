@@ -1,7 +1,6 @@
 """`specpair up`: the whole pair on this machine, as three processes in one terminal."""
 
 import asyncio
-import signal
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from command.pair.local_pair import (
     LOOPBACK,
     ServicePlan,
     announce,
+    cancel_on_signals,
     free_port,
     ignore_line,
     line_printer,
@@ -296,7 +296,7 @@ async def _run(
     """Everything from start to stop; `url` is that of HTTP. A signal stops the services in order at any point."""
     on_line = ignore_line if is_quiet or once is not None else line_printer(console)
     address = plans[-1].address
-    _cancel_on_signals()
+    cancel_on_signals(console)
     try:
         async with run_children(plans, on_line, grace_seconds) as children:
             await unless_dead(children, announce(children, console))
@@ -321,20 +321,6 @@ async def hint(address: str) -> str:
         if has_encoder(pair.target):
             return "--encoder-input 'the small dog sees a red house .'"
     return "'def main'"
-
-
-def _cancel_on_signals() -> None:
-    """The first SIGINT or SIGTERM cancels the current task."""
-    task = asyncio.current_task()
-    assert task is not None
-    loop = asyncio.get_running_loop()
-
-    def stop() -> None:
-        if not task.cancelling():
-            task.cancel()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
 
 
 def chosen_ports(values: dict[str, Any], *, is_once: bool) -> dict[str, int]:

@@ -63,8 +63,14 @@ async def test_children_of_a_killed_parent_end() -> None:
         await asyncio.sleep(0.05)
 
 
+async def test_what_was_never_ready_is_stopped_at_once() -> None:
+    async with stubborn_child() as child:
+        await asyncio.wait_for(child.stop(600), 20)
+
+
 async def test_a_second_signal_kills_what_is_stopping() -> None:
     async with stubborn_child() as child:
+        child.start_seconds = 1.0  # it was ready
         stopping = asyncio.create_task(child.stop(600))
         with killing_on_signals([child]):
             await asyncio.sleep(0.2)
