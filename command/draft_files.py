@@ -1,14 +1,23 @@
 """What a draft service loads: the named model and table, else the bundled ones where its drafter needs them."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from command.failures import CommandError
+from command.failures import WRONG_USE, CommandError
 from draft_service.config import TABLE_NAME
 from specpair.named_models import BUNDLED, resolve_model
 from specpair.options import Drafter
 
 WITH_MODEL = (Drafter.MODEL, Drafter.NGRAM_MODEL)
 WITH_TABLE = (Drafter.UNIGRAM, Drafter.BIGRAM)
+
+
+def check_named(models: Mapping[str, str | None]) -> None:
+    """Raises CommandError if a flag names an empty model: a service would find that out late, and say it in the words
+    of a hub. `models` are those of the flags, None for one that is not given."""
+    for flag, model in models.items():
+        if model is not None and not model.strip():
+            raise CommandError(f"{flag}: names an empty model", WRONG_USE)
 
 
 def model_to_load(model: str | None, drafter: Drafter, usual: str = BUNDLED) -> str | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from command.draft_files import check_named
 from command.failures import WRONG_USE, CommandError
 from coordinator.draft_names import LOCAL_DRAFTERS
 from specpair.options import FROM_TEXT, Merge
@@ -45,7 +46,7 @@ def several_drafts(text: str | None) -> SeveralDrafts:
     """Reads MODEL, or a list of MODEL, NAME=MODEL and drafters; or `none`. A model without a name has that of its
     folder.
 
-    Raises CommandError if two have one name.
+    Raises CommandError if two have one name, or if one is empty.
     """
     if text is None:
         return SeveralDrafts()
@@ -59,6 +60,7 @@ def several_drafts(text: str | None) -> SeveralDrafts:
             entries.append(word)
             continue
         given, _, model = word.rpartition("=")
+        check_named({"--draft": model})
         name = given or _name_of(model)
         if name in models:
             raise CommandError(

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from command.connection import coordinator_at
 from command.consoles import console_on
-from command.draft_files import model_to_load
+from command.draft_files import check_named, model_to_load
 from command.failures import INTERRUPTED, WRONG_USE, CommandError, friendly
 from command.flags.option import Options, configured, options, parameters
 from command.flags.shared import ChatOption, EncoderInputOption, NoColorOption
@@ -189,6 +189,7 @@ def up(
     service with `specpair serve`.
     """
     check_exposure(values["host"], configured(ServerSecurity, values))
+    check_named({"--target": target, "--own-draft": values["own_draft"]})
     _check_template(values["chat_template"])
     drafts = several_drafts(_draft_or_default(draft, values))
     once = None
