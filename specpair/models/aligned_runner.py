@@ -31,7 +31,7 @@ PADDING_TOKEN = 0
 class AlignedRunner:
     """Runs a forward pass for each aligned chunk of each sequence."""
 
-    description = "run by transformers in fixed shapes"
+    description = "plain (transformers) in fixed shapes"
     no_trees = "trees of tokens are not supported with --deterministic"
 
     def __init__(self, loaded: LoadedModel, cache: KeyValueCache):

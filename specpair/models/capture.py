@@ -72,7 +72,7 @@ def without_collections() -> Iterator[None]:
 class EagerCapture:
     """Does the work each time, and returns it as a graph does: always in the same tensor."""
 
-    description = "in fixed shapes, without CUDA graphs"
+    description = "captured in fixed shapes, without CUDA graphs"
 
     def __call__(self, work: Work) -> Work:
         output = work()

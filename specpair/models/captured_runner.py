@@ -102,7 +102,7 @@ class CapturedRunner:
             logits = self._run(HostRows.of(batch, self._paged, self._width), batch.rows)
             return PassOutput(logits.index_select(0, self._buffers.wanted(len(batch.rows))))
         if not self.misses[miss]:
-            log.info("%s: first pass %s (%s)", self.description, self._plain.description, miss)
+            log.info("%s: first pass %s: %s", self.description, self._plain.description, miss)
         self.misses[miss] += 1
         return self._plain.forward(batch)
 

@@ -17,7 +17,7 @@ PROBE = (0,) * 8
 class EncoderDecoderRunner:
     """The encoder runs once for each input, in a pass of its own; the decoder over packed rows, through the cache."""
 
-    description = "an encoder and a decoder, run by transformers"
+    description = "plain (transformers), an encoder and a decoder"
     no_trees = ""
 
     def __init__(self, loaded: LoadedModel, cache: KeyValueCache):

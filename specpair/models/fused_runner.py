@@ -16,7 +16,7 @@ from specpair.models.loading import LoadedModel
 class FusedRunner:
     """Runs a packed copy of the model, and does not keep the model itself."""
 
-    description = "fused and packed"
+    description = "fused (packed)"
     no_trees = ""
 
     def __init__(self, loaded: LoadedModel, cache: KeyValueCache):

@@ -30,7 +30,7 @@ AVX-512."""
 class NativeRunner:
     """Runs a packed copy of the model, and does not keep the model itself."""
 
-    description = "compiled"
+    description = "native (compiled)"
     no_trees = ""
 
     def __init__(self, loaded: LoadedModel, cache: KeyValueCache):

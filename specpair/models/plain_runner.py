@@ -11,7 +11,7 @@ from specpair.models.packed_model import PackedModel
 class PlainRunner:
     """Runs the model with transformers' own code."""
 
-    description = "run by transformers"
+    description = "plain (transformers)"
     no_trees = ""
 
     def __init__(self, loaded: LoadedModel, cache: KeyValueCache):

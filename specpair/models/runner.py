@@ -13,7 +13,7 @@ class Runner(Protocol):
     """One model and its cache: everything on the device except sampling. Device thread only."""
 
     description: str
-    """How forward passes run, for the log."""
+    """How forward passes run, for the log: begins with the choice of `--runner`."""
     no_trees: str
     """Why it runs no trees of tokens; empty if it does."""
     cache: KeyValueCache

@@ -23,7 +23,7 @@ async def test_greedy_outputs_equal_generate(deterministic: bool, tmp_path: Path
     configs = [engine_config(folder, deterministic=deterministic, **CAPTURED) for folder in (target, draft)]
     async with running_pair(*configs) as pair:
         info = model_info_from_proto(model_info_to_proto(pair.target.host.info()))
-        assert info.runner == "in fixed shapes, without CUDA graphs, attention over gathered keys"
+        assert info.runner == "captured in fixed shapes, without CUDA graphs, attention over gathered keys"
         for count in (0, 4):
             calls = [pair.generate(p, 16, temperature=0, num_speculative_tokens=count) for p in some]
             assert [output.token_ids for output in await asyncio.gather(*calls)] == expected

@@ -121,7 +121,7 @@ def test_what_it_does_not_do_the_plain_runner_does(tmp_path: Path, caplog: pytes
                 outputs.append(each.forward(make(Segment(holding, 0, 6))))
             torch.testing.assert_close(outputs[0].logits, outputs[1].logits, atol=TOLERANCE, rtol=TOLERANCE)
     assert runner.misses[GraphMiss.TREE] == runner.misses[GraphMiss.FEATURES] == 1
-    assert "first pass run by transformers (tree)" in caplog.text
+    assert "first pass plain (transformers): tree" in caplog.text
 
 
 def test_many_rows_are_read_by_the_plain_runner(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def torch_ao(name: str) -> Save:
     return save
 
 
-PLAIN, FUSED = "run by transformers", "(fused and packed|compiled)"
+PLAIN, FUSED = r"plain \(transformers\)", r"(fused \(packed\)|native \(compiled\))"
 NF4: dict[str, Any] = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
 FP4: dict[str, Any] = {
     "load_in_4bit": True,
