@@ -2,9 +2,12 @@
 
 import os
 
+from command.interrupts import end_on_interrupt
+
 
 def run() -> None:
     """Runs the command that the arguments name, and ends the process."""
+    end_on_interrupt()
     # gRPC would log failed connections; errors come as statuses. It reads the variable when it is imported.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     from command.failures import end_unwritten

@@ -10,12 +10,11 @@ from typing import NoReturn, ParamSpec, TypeVar
 
 import typer
 
+from command.interrupts import INTERRUPTED, raise_on_interrupt
 from specpair.errors import InvalidFieldError, NotSupportedError, SpecpairError
 
 FAILED = 1
 WRONG_USE = 2
-INTERRUPTED = 130
-"""The status that shells report for a process ended by SIGINT."""
 UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 """A full disk, a quota, a limit of files, a device or terminal that is gone."""
 
@@ -48,6 +47,7 @@ def friendly(command: Callable[Parameters, Result]) -> Callable[Parameters, Resu
 
     @functools.wraps(command)
     def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        raise_on_interrupt()
         try:
             return command(*args, **kwargs)
         except (InvalidFieldError, NotSupportedError) as error:

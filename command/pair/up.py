@@ -13,7 +13,7 @@ from rich.console import Console
 from command.connection import coordinator_at
 from command.consoles import console_on
 from command.draft_files import check_named, model_to_load
-from command.failures import INTERRUPTED, WRONG_USE, CommandError, friendly
+from command.failures import WRONG_USE, CommandError, friendly
 from command.flags.option import Options, configured, options, parameters
 from command.flags.shared import ChatOption, EncoderInputOption, NoColorOption
 from command.flags.signature import takes
@@ -21,6 +21,7 @@ from command.generation.generate import run_generation
 from command.generation.request import completion_request
 from command.generation.request_options import request_fields, request_parameters
 from command.info import has_encoder
+from command.interrupts import INTERRUPTED
 from command.pair.gpu_shares import gpu_shares
 from command.pair.local_pair import (
     LOOPBACK,

@@ -1,5 +1,6 @@
 """The command line without services: help, versions, and one clear line for everything that is wrong."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -140,6 +141,33 @@ def test_an_absent_coordinator_is_one_line_and_status_1(arguments: list[str]) ->
     status, stdout, stderr = run(*arguments, "--address", NOWHERE)
     assert status == 1 and stdout == ""
     assert stderr == f"specpair: the coordinator at {NOWHERE} cannot be reached; `specpair up` starts one\n"
+
+
+INTERRUPTED_IMPORT = """
+import os, signal, time
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(1)
+except BaseException as error:
+    raise ImportError("as an extension module may say") from error
+"""
+
+
+@pytest.mark.parametrize(
+    "command", [["-m", "command"], ["-c", "from command.__main__ import run; run()"]], ids=["module", "script"]
+)
+@pytest.mark.parametrize("name", ["typer", "grpc"])
+def test_ctrl_c_while_the_modules_are_imported_is_one_line(tmp_path: Path, command: list[str], name: str) -> None:
+    (tmp_path / f"{name}.py").write_text(INTERRUPTED_IMPORT)
+    result = subprocess.run(
+        [sys.executable, *command, "info"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=Path(__file__).parents[3],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    assert (result.returncode, result.stderr) == (130, "specpair: interrupted\n")
 
 
 PORTS = ("port", "draft-port", "target-port", "http-port", "draft-metrics-port", "target-metrics-port")
