@@ -3,13 +3,13 @@
 import errno
 import functools
 import os
-import re
 import sys
 from collections.abc import Callable
 from typing import NoReturn, ParamSpec, TypeVar
 
 import typer
 
+from command.generation.flag_names import in_flags
 from command.interrupts import INTERRUPTED, raise_on_interrupt
 from specpair.errors import InvalidFieldError, NotSupportedError, SpecpairError
 
@@ -17,18 +17,6 @@ FAILED = 1
 WRONG_USE = 2
 UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 """A full disk, a quota, a limit of files, a device or terminal that is gone."""
-
-NAMES = {
-    "text": "prompt",
-    "chat": "--chat",
-    "encoder_text": "--encoder-input",
-    "num_speculative_tokens": "--num-speculative-tokens",
-    "num_tree_tokens": "--num-tree-tokens",
-    "stop_strings": "--stop",
-    "structured_output": "--json-schema, --regex, --grammar or --choice",
-}
-"""Fields of a request that are no flag of the same name."""
-FIELD = re.compile(r"(?P<sampling>sampling\.)?(?P<name>\w+)(\[\d+\])?")
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -51,7 +39,7 @@ def friendly(command: Callable[Parameters, Result]) -> Callable[Parameters, Resu
         try:
             return command(*args, **kwargs)
         except (InvalidFieldError, NotSupportedError) as error:
-            raise _end(in_flags(error.message), WRONG_USE) from None
+            raise _end(in_flags(error.message, kwargs), WRONG_USE) from None
         except SpecpairError as error:
             raise _end(error.message, FAILED) from None
         except CommandError as error:
@@ -63,20 +51,6 @@ def friendly(command: Callable[Parameters, Result]) -> Callable[Parameters, Resu
             raise _end("interrupted", INTERRUPTED) from None
 
     return run
-
-
-def in_flags(message: str) -> str:
-    """What is said of a field, with the name that it has on the command line, if it has one."""
-    field, colon, problem = message.partition(":")
-    if colon and (found := FIELD.match(field)):
-        name, rest = found["name"], field[found.end() :]
-        if rest.startswith("."):
-            pass  # a part of it is meant
-        elif found["sampling"]:  # lists have a flag for each of their values
-            field = f"--{name.replace('_ids', '_id').replace('_', '-')}{rest}"
-        elif name in NAMES:
-            field = NAMES[name] + rest
-    return (field + colon + problem).replace("encoder_text", NAMES["encoder_text"])
 
 
 def end_unwritten(error: OSError) -> NoReturn:

@@ -1,6 +1,6 @@
 """Makes the options of a command from the fields of a configuration, and the configuration from their values."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
 from inspect import Parameter
 from types import NoneType
@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 
+from specpair.errors import InvalidFieldError
 from specpair.flags import Flag, Part, Range
 
 VARIABLE = "SPECPAIR_"
@@ -90,8 +91,21 @@ def field_values(config: type, values: Mapping[str, Any], prefix: str = "") -> d
 
 
 def configured(config: type[Config], values: Mapping[str, Any], prefix: str = "", **others: Any) -> Config:
-    """The configuration from the options, with `others` for other fields. Raises InvalidFieldError."""
-    return config(**{**field_values(config, values, prefix), **others})
+    """The configuration from the options, with `others` for other fields. Raises InvalidFieldError, naming the flag."""
+    try:
+        return config(**{**field_values(config, values, prefix), **others})
+    except InvalidFieldError as error:
+        raise _of_flag(error, options(config, prefix).values(), prefix) from None
+
+
+def _of_flag(error: InvalidFieldError, given: Iterable[Option], prefix: str) -> InvalidFieldError:
+    """The error with the flag in place of the field: the field's own name, or the option's with or without prefix."""
+    field, _, problem = error.message.partition(": ")
+    name, *measure = field.rpartition(".")[2].split(" ")
+    for option in given:
+        if name in (option.field, option.name, option.name.removeprefix(prefix)):
+            return InvalidFieldError(" ".join([option.words, *measure]), problem)
+    return error
 
 
 def _options(config: type, prefix: str) -> Iterator[Option]:

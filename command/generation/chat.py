@@ -18,6 +18,7 @@ from command.flags.shared import DEFAULT_ADDRESS, AddressOption, NoColorOption
 from command.flags.signature import takes
 from command.generation.checked_text import checked_text
 from command.generation.conversation import Conversation
+from command.generation.flag_names import in_flags
 from command.generation.generate import print_summary
 from command.generation.painting import ColorPrinter, PlainPrinter
 from command.generation.request import completion_request
@@ -124,7 +125,7 @@ class Talk:
         except (NotSupportedError, SpecpairError, CommandError) as error:
             if not sys.stdin.isatty() or isinstance(error, NotSupportedError):
                 raise
-            return self._note(f"specpair: {error}")
+            return self._note(f"specpair: {in_flags(str(error))}")
         self._conversation.add(line, answer)
 
     def _answer(self, line: str) -> str:

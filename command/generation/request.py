@@ -8,9 +8,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from command.flags.option import options
 from command.generation.checked_text import checked_text
-from command.generation.request_options import RequestOptions
+from command.generation.request_options import FLAGS
 from command.generation.structures import STRUCTURES, structured_output
 from specpair.errors import InvalidFieldError
 from specpair.options import MAX_SEED, MAX_UINT32, Drafter, Encoding, Merge, Rule, WorkAhead, check_range
@@ -26,8 +25,6 @@ from specpair.speculation.beams.beam_options import EarlyStopping
 from specpair.v1 import coordinator_service_pb2 as pb
 
 STDIN = "-"
-
-FLAGS = {option.field: option.words for option in options(RequestOptions).values()}
 
 TO_PROTO: dict[type, Callable[[Any], int]] = {
     Rule: rule_to_proto,

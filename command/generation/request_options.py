@@ -191,6 +191,10 @@ class RequestOptions:
     ] = None
 
 
+FLAGS = {option.field: option.words for option in options(RequestOptions).values()}
+"""Flags by the fields that they set."""
+
+
 def request_parameters(*only: str, **defaults: Any) -> list[Parameter]:
     """Parameters for the named fields, or for all. Environment variables do not set them."""
     help = {"max_tokens": "Most tokens to generate."} if "max_tokens" in defaults else None

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from command.failures import in_flags
 from command.main import app
 from coordinator.config import number_or_auto
 from specpair.flags import listed
@@ -63,8 +62,10 @@ def test_the_version() -> None:
         (["generate", "x", "--n", "-1"], "--n: is -1"),
         (["generate", "x", "--logit-bias", "5:1"], "--logit-bias: is '5:1'; it must be ID=BIAS, as in 42=-1.5"),
         (["generate", "x", "--logit-bias", "-5=1"], "--logit-bias: is -5"),
-        (["serve", "draft", "--model", "m", "--port", "99999"], "port: is 99999; it must be between 0 and 65535"),
-        (["serve", "coordinator", "--target", "here"], "target: is 'here'; it must be host:port"),
+        (["serve", "draft", "--model", "m", "--port", "99999"], "--port: is 99999; it must be between 0 and 65535"),
+        (["serve", "coordinator", "--target", "here"], "--target: is 'here'; it must be host:port"),
+        (["serve", "coordinator", "--http-port", "99999"], "--http-port: is 99999"),
+        (["theory", "speedup", "--acceptance", "2", "--cost-ratio", "0"], "--acceptance: is 2"),
         (["serve", "coordinator", "--num-speculative-tokens", "17"], "--num-speculative-tokens: is 17"),
         (["up", "--draft", ""], "--draft: names an empty model"),
         (["up", "--draft", "bundled,"], "--draft: names an empty model"),
@@ -82,24 +83,6 @@ def test_a_wrong_value_is_one_line_and_status_2(arguments: list[str], message: s
     status, stdout, stderr = run(*arguments)
     assert status == 2 and stdout == ""
     assert stderr.startswith(f"specpair: {message}") and stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("message", "shown"),
-    [
-        ("sampling.temperature: is -1", "--temperature: is -1"),
-        ("sampling.banned_token_ids[3]: is 9", "--banned-token-id: is 9"),
-        ("stop_strings[0] length: is 0", "--stop length: is 0"),
-        ("num_tree_tokens: is 99", "--num-tree-tokens: is 99"),
-        ("text length: is 0", "prompt length: is 0"),
-        ("encoder_text: is there, but no text", "--encoder-input: is there, but no text"),
-        ("the target has no head", "the target has no head"),
-        ("port: is 0", "port: is 0"),
-        ("chat.messages[0].role: is 'x'", "chat.messages[0].role: is 'x'"),
-    ],
-)
-def test_what_is_said_of_a_field_names_its_flag(message: str, shown: str) -> None:
-    assert in_flags(message) == shown
 
 
 def test_the_number_of_proposed_tokens_is_a_number_or_auto() -> None:

@@ -55,16 +55,16 @@ def test_the_coordinators_way_to_its_peers(monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_others_reach_wants_protection(command: list[str]) -> None:
     status, output, errors = run(*command, "--host", "0.0.0.0")
     assert (status, output) == (2, "")
-    assert errors.startswith("specpair: host: 0.0.0.0 can be reached") and "--insecure" in errors
+    assert errors.startswith("specpair: --host: 0.0.0.0 can be reached") and "--insecure" in errors
 
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["serve", "draft", "--drafter", "ngram", "--tls-ca", "a"], "tls_cert: is missing"),
-        (["serve", "coordinator", "--tls-cert", "c"], "tls_key: is missing"),
-        (["serve", "coordinator", "--peer-tls-name", "n"], "tls_name: is given"),
-        (["info", "--tls-key", "k"], "tls_cert: is missing"),
+        (["serve", "draft", "--drafter", "ngram", "--tls-ca", "a"], "--tls-cert: is missing"),
+        (["serve", "coordinator", "--tls-cert", "c"], "--tls-key: is missing"),
+        (["serve", "coordinator", "--peer-tls-name", "n"], "--peer-tls-name: is given"),
+        (["info", "--tls-key", "k"], "--tls-cert: is missing"),
         (["up", "--prompt", "x", "--tokens-file", "t"], "--prompt is sent without a token"),
     ],
 )
