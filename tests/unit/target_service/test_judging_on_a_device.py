@@ -16,7 +16,7 @@ from specpair.speculation.device_randomness import as_signed
 from specpair.speculation.draft_rows import DraftRows
 from specpair.speculation.sampling import SamplingRows, came_of_finite, probabilities
 from specpair.speculation.verification import Block, Judgement, verify
-from target_service import judging, verifier
+from target_service import judging
 from tests.silent_device import DEVICE, SilentDevice
 from tests.unit.draft_service.drafters.test_model import KINDS, drafted, outcome, random_logits
 from tests.unit.draft_service.drafters.test_model import verify as verification
@@ -56,11 +56,11 @@ def test_the_decisions_are_those_of_the_cpu(kind: str, monkeypatch: pytest.Monke
         if seed == 0:
             logits[0, 3] = torch.nan
         expected = [verification(KINDS[kind], proposal) for proposal in proposals]
-        verifier.advance([*expected], logits.clone())
+        judging.advance_verification([*expected], logits.clone())
         with monkeypatch.context() as patch:
             transfers = on_a_device(patch)
             actual = [verification(KINDS[kind], proposal) for proposal in proposals]
-            verifier.advance([*actual], logits.clone())
+            judging.advance_verification([*actual], logits.clone())
         assert [outcome(work) for work in actual] == [outcome(work) for work in expected]
         assert [work.error is None for work in actual] == [seed > 0, *[True] * (len(counts) - 1)]
         assert len(transfers) == 1

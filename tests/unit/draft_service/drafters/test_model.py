@@ -19,7 +19,7 @@ from specpair.speculation.counted_rows import SentRows
 from specpair.speculation.sampling import SamplingRows, probabilities
 from specpair.wire.counts import encode_counts
 from specpair.wire.distributions import decode, encode_dense
-from target_service import verifier
+from target_service import judging
 from target_service.verify_work import VerifyCall, VerifyWork
 
 pytestmark = pytest.mark.usefixtures("arithmetic")
@@ -96,10 +96,10 @@ def test_a_sequence_is_judged_in_company_as_it_is_alone(chosen: list[tuple[str, 
     proposals = [(KINDS[kind], drafted(KINDS[kind], count, seed) if count else None) for kind, count in chosen]
     together = [verify(*pair) for pair in proposals]
     logits = random_logits(seed + 9, sum(work.row_count for work in together))
-    verifier.advance([*together], logits)
+    judging.advance_verification([*together], logits)
     for pair, work, rows in zip(proposals, together, logits.split([work.row_count for work in together]), strict=True):
         alone = verify(*pair)
-        verifier.advance([alone], rows)
+        judging.advance_verification([alone], rows)
         assert outcome(work) == outcome(alone) and work.done
 
 
@@ -130,7 +130,7 @@ def test_the_target_fails_a_sequence_of_which_a_row_is_not_finite_and_no_other(k
     works = [verify(KINDS[name], drafted(KINDS[name], 3, 1)) for name in (kind, *others)]
     logits = random_logits(3, 4 * len(works))
     logits[row, 45] = bad
-    verifier.advance([*works], logits)
+    judging.advance_verification([*works], logits)
     assert isinstance(works[0].error, NotFiniteError) and works[0].done
     assert [(work.error, work.done) for work in works[1:]] == [(None, True)] * len(others)
 
@@ -155,7 +155,7 @@ def test_the_draft_ends_before_a_row_that_is_not_finite(kind: str, bad: float) -
 def test_the_target_alone_draws_the_bonus_of_a_block_of_nothing(kind: str) -> None:
     work = verify(KINDS[kind], None)
     logits = random_logits(1, 1)
-    verifier.advance([work], logits)
+    judging.advance_verification([work], logits)
     assert work.path == [] and work.sequence.tokens == [*PROMPT, work.next_token]
     if KINDS[kind].sampling.is_greedy:
         assert work.next_token == int(np.argmax(logits.numpy()))
