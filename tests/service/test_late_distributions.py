@@ -1,5 +1,6 @@
 """Proposals with which the target begins before their distributions are here: the same verdicts, and none without."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
+from coordinator.peers.target_peer import TargetPeer
 from specpair.v1 import sampling_pb2
 from specpair.v1 import sequence_service_pb2 as pb
 from specpair.v1 import target_service_pb2 as target_pb
@@ -243,7 +245,8 @@ async def test_what_waits_has_a_limit(begun: Begun, monkeypatch: pytest.MonkeyPa
     """Beyond it steps count as not taken, and their calls begin anew."""
     target, name, before = begun.target, "one-more", outcomes(begun.target)
     await begun.pass_is_over()
-    monkeypatch.setattr(unjudged, "MOST_BYTES", begun.kept_bytes)
+    assert begun.kept_bytes == 4 * (K + 1) * VOCABULARY
+    monkeypatch.setattr(unjudged, "MOST_BYTES", begun.kept_bytes + 1)
     await open_sequence(target, name, sampling={"seed": 9}, logprobs=2)
     await target.hot.VerifyProposal(renamed(begun.first[0], name))
     request, held = renamed(begun.request, name), target.host.sequences.get(name)
@@ -254,6 +257,25 @@ async def test_what_waits_has_a_limit(begun: Begun, monkeypatch: pytest.MonkeyPa
     assert decided(await target.hot.VerifyProposal(begun.request)) == decided(begun.expected)
     await until(lambda: begun.kept_bytes == 0)
     await target.sequences.CloseSequence(pb.CloseSequenceRequest(sequence_id=name))
+
+
+async def test_the_coordinator_sees_for_how_long_the_target_had_worked(begun: Begun) -> None:
+    """What it asked the draft for meanwhile was not waited for."""
+    peer, name, seconds = TargetPeer(begun.target.address), "watched", 0.3
+    await open_sequence(begun.target, name, sampling={"seed": 9}, logprobs=2)
+    await begun.target.hot.VerifyProposal(renamed(begun.first[0], name))
+    with Gate(begun.target) as gate:
+        await begun.stream.tell(withheld(begun.request, name, begun.first[1]))
+        await gate.reached()
+        await asyncio.sleep(seconds)
+    await pass_is_over(begun.target, name, 1)
+    proposal, length = begun.request.proposal, begun.request.base_length
+    verdict = await peer.verify(name, 1, length, proposal, 10.0, True, was_begun=True)
+    assert 0.0 < verdict.begun_before <= verdict.times.compute
+    plain = await peer.verify(name, 2, begun.expected.length, None, 10.0)
+    assert plain.begun_before == 0.0
+    await peer.close()
+    await begun.target.sequences.CloseSequence(pb.CloseSequenceRequest(sequence_id=name))
 
 
 async def test_a_failure_in_the_late_judgement_leaves_a_suspect_without_a_cache(
