@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import target_service.judging as judging
+from coordinator.adaptive.withholding import Withholding
 from specpair.options import SamplingOptions
 from specpair.speculation.randomness import Domain, random_words, uniforms
 from specpair.v1 import coordinator_service_pb2 as pb
@@ -74,17 +75,27 @@ async def test_joint_distribution(served: Served, rule: str, encoding: str) -> N
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("rule", RULES)
-async def test_joint_distribution_with_work_ahead(served: Served, rule: str) -> None:
-    """With K = 2, so that most outputs have rounds whose proposal was prepared."""
+@pytest.mark.parametrize("withholds", [False, True], ids=["whole", "ids first"])
+async def test_joint_distribution_with_work_ahead(
+    served: Served, rule: str, withholds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With K = 2, so that most outputs have rounds whose proposal was prepared. Their distributions come with them, or
+    after the target has begun."""
+    monkeypatch.setattr(Withholding, "pays", withholds)
 
     def hits() -> float:
         registry = served.pair.front_end.registry
         return sum(total(registry, "specpair_ahead_rounds_total", outcome=outcome) for outcome in ("hit", "late"))
 
-    before = hits()
+    def followed() -> float:
+        name = "specpair_target_late_distributions_total"
+        return sum(total(served.pair.target.registry, name, outcome=each) for each in ("in_time", "waited_for"))
+
+    before = hits(), followed()
     fields = {"num_speculative_tokens": 2, "work_ahead": pb.WORK_AHEAD_MODE_ON}
     await check_distribution(served, rule=RULES[rule], **fields)
-    assert hits() - before > SAMPLES / 10
+    assert hits() - before[0] > SAMPLES / 10
+    assert (followed() - before[1] > SAMPLES / 20) is (withholds and rule != "coupled")
 
 
 @pytest.mark.timeout(600)
