@@ -1,6 +1,7 @@
 """The command line without services: help, versions, and one clear line for everything that is wrong."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -136,6 +137,11 @@ except BaseException as error:
 """
 
 
+def hear_interrupts() -> None:
+    """Tests in the background of a shell ignore SIGINT, and what they start would, too."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize(
     "command", [["-m", "command"], ["-c", "from command.__main__ import run; run()"]], ids=["module", "script"]
 )
@@ -149,6 +155,7 @@ def test_ctrl_c_while_the_modules_are_imported_is_one_line(tmp_path: Path, comma
         timeout=60,
         cwd=Path(__file__).parents[3],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        preexec_fn=hear_interrupts,
     )
     assert (result.returncode, result.stderr) == (130, "specpair: interrupted\n")
 
