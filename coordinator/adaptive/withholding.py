@@ -6,7 +6,7 @@ from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.adaptive.running_mean import UsualMean
 
 MEMORY = 64
-"""Rounds over which times are averaged."""
+"""Rounds over which the times of passes are averaged."""
 
 
 class Asking(Protocol):
@@ -50,23 +50,27 @@ class Withholding:
     """
 
     def __init__(self) -> None:
-        self._way = UsualMean(MEMORY)
-        """Seconds of a call to the draft without what it computes."""
+        self._way: float | None = None
+        """Seconds of the shortest call to the draft, without what it computes: how far it is. The others say how much
+        there is on the link, and where that is much, whole proposals are more."""
         self._pass = UsualMean(MEMORY)
         """Seconds for which the target works, or would, while the draft is asked."""
 
     @property
     def pays(self) -> bool:
-        return self._way.value <= self._pass.value
+        return self._way is None or self._way <= self._pass.value
 
     def add(self, outcome: Asking) -> None:
         """Adds a round with a proposal of a draft, unless the times of the round are unusual."""
         if not outcome.asked or not outcome.is_usual:
             return
         if (asked_for := outcome.asked_for) is not None:
-            self._way.add_usual(asked_for)
+            self._note(asked_for)
             self._pass.add(outcome.begun_before)
             return
         self._pass.add_usual(outcome.verify_compute)
         if outcome.ahead in (None, AheadOutcome.MISS):
-            self._way.add_usual(outcome.draft_way)
+            self._note(outcome.draft_way)
+
+    def _note(self, way: float) -> None:
+        self._way = way if self._way is None else min(self._way, way)
