@@ -90,7 +90,7 @@ class Round:
         self.elapsed = self.period - pause + min(pause, LONGEST_PAUSE)
         if self.proposed is not None and self.proposed.asked_for is not None:
             waited = max(self.proposed.asked_for - verdict.begun_before, 0.0)
-            self.proposed = replace(self.proposed, waited=waited)
+            self.answer = self.proposed = replace(self.proposed, waited=waited)
         self._add_up(self.proposed, verdict.times)
 
     def _add_up(self, proposed: Proposed | None, verify: CallTimes) -> None:
