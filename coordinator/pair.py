@@ -1,6 +1,7 @@
 """The pair that a coordinator serves: connections, models, vocabulary."""
 
 import logging
+from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -36,7 +37,8 @@ class Pair:
     lengths: LengthController = field(default_factory=LengthController)
     beam_lengths: BeamLengths = field(default_factory=BeamLengths)
     ahead: AheadTrials = field(default_factory=AheadTrials)
-    withholding: Withholding = field(default_factory=Withholding)
+    withholding: defaultdict[tuple[str, ...], Withholding] = field(default_factory=lambda: defaultdict(Withholding))
+    """By the names of the drafts that a request asks for, which may be at different places."""
     metrics: CoordinatorMetrics = field(default_factory=CoordinatorMetrics)
     background: BackgroundTasks = field(default_factory=BackgroundTasks)
     structures: StructureChecks | None = None

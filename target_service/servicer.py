@@ -166,10 +166,9 @@ class TargetServicer(TargetServiceServicer):
             sequences.note_call(held, step, sequel)
             return await wait_for_answer(taken.answer, sequence_id)
         call = await beside_the_loop(request, lambda: self._decode(request))
-        while (expected := expected_rows(held, step)) is not None and held.answer is not None:
+        while (expected := expected_rows(held, step)) is not None:
             digest = await beside_the_loop(request, lambda: body_of(withholding(request)))
-            answer = held.answer
-            if held.last_body is not expected:
+            if (answer := held.answer) is None or held.last_body is not expected:
                 continue
             if digest == expected.digest and call.drawn is None and call.kept_step is None:
                 expected.late.give(call.draft)
@@ -206,9 +205,12 @@ class TargetServicer(TargetServiceServicer):
 
 
 def expected_rows(held: HeldSequence[Verdict], step: int) -> WithheldBody | None:
-    """What was begun for the step without its distributions, if they have not come yet."""
-    body = held.last_body if held.last_step == step else None
-    return body if isinstance(body, WithheldBody) else None
+    """What was begun for the step without its distributions, while it waits for them. One whose task was cancelled
+    before it first ran leaves its body behind."""
+    last = held.last
+    if last is None or last.step != step or last.answer.done():
+        return None
+    return last.body if isinstance(last.body, WithheldBody) else None
 
 
 def take_condition(request: pb.VerifyProposalRequest) -> VerdictCondition:

@@ -35,7 +35,7 @@ class UnjudgedWorks:
     def take_out(self, works: list[VerifyWork], logits: Tensor) -> tuple[list[VerifyWork], Tensor] | None:
         """The works whose distributions are here, with their logits `[sum of (K + 1), vocabulary]`; None if there are
         none. The others are done without a verdict."""
-        waiting = [work for work in works if not has_rows(work)]
+        waiting = [work for work in works if not take_rows(work)]
         if not waiting:
             return (works, logits) if works else None
         parts = dict(zip(works, logits.split([work.row_count for work in works]), strict=True))
@@ -78,7 +78,7 @@ class UnjudgedWorks:
             work.fail(WithdrawnError(), spares_cache=True)
 
 
-def has_rows(work: VerifyWork) -> bool:
+def take_rows(work: VerifyWork) -> bool:
     """Gives the work the distributions that have come since its call. Whether it has all."""
     late = work.call.late
     if late is not None and late.rows is not None:

@@ -43,7 +43,7 @@ class Asking(Protocol):
 
 
 class Withholding:
-    """Learns from the rounds of all outputs.
+    """Learns from the rounds of all outputs of a draft.
 
     Distributions are hundreds of times as long as their tokens, and few are used. But to ask for them takes the way to
     the draft and back, which costs nothing only while the target's pass, begun with the tokens, takes longer.
@@ -61,7 +61,7 @@ class Withholding:
         return self._way is None or self._way <= self._pass.value
 
     def add(self, outcome: Asking) -> None:
-        """Adds a round with a proposal of a draft, unless the times of the round are unusual."""
+        """Adds a round with a proposal of that draft, unless the times of the round are unusual."""
         if not outcome.asked or not outcome.is_usual:
             return
         if (asked_for := outcome.asked_for) is not None:

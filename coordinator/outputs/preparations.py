@@ -76,7 +76,7 @@ class Preparations:
         Only outputs for which measured times decide are compared. Those that always or never work ahead may differ in
         more than that, in the length of their proposals for one.
         """
-        if self._withholding is not None:
+        if self._withholding is not None and judged.drafter in WORKING_AHEAD and not judged.shares:
             self._withholding.add(judged)
         if self._mode is not WorkAhead.AUTO:
             return

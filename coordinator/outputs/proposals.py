@@ -122,7 +122,7 @@ class Proposals:
         tree_tokens = 0 if self._own is not None else request.most_tree_tokens  # a head's are the target's
         self._length = self._pair.lengths.enter(*group, fixed, tree_tokens, has_shadows=self._has_shadows)
         own = (self._pair.ahead.of(*group), self._pair.lengths.load, self._pair.target)
-        withholding = None if self._ignores_proposals else self._pair.withholding
+        withholding = None if self._ignores_proposals else self._pair.withholding[request.drafts]
         self._preparations = Preparations(request, *own, withholding)
         if self._draft is None:
             return

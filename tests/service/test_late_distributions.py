@@ -12,7 +12,7 @@ from coordinator.peers.target_peer import TargetPeer
 from specpair.v1 import sampling_pb2
 from specpair.v1 import sequence_service_pb2 as pb
 from specpair.v1 import target_service_pb2 as target_pb
-from target_service import judging, late_rows, unjudged
+from target_service import judging, late_rows, servicer, unjudged
 from target_service.late_rows import WithheldBody
 from target_service.verifier import Verifier
 from tests.rpc_errors import refused
@@ -151,6 +151,41 @@ async def test_a_step_whose_distributions_never_come_counts_as_not_taken(begun: 
     assert begun.held.last_step == 0
     assert list(begun.held.cached.tokens) == [*PROMPT, *begun.held.cached.tokens[len(PROMPT) : begun.held.length]]
     assert decided(await begun.target.hot.VerifyProposal(begun.request)) == decided(begun.expected)
+
+
+async def test_a_sequence_that_is_closed_as_soon_as_its_step_has_begun_is_gone(
+    begun: Begun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While another call of the step is decoded in a thread: the step has not even begun to wait for its pass."""
+    target, name = begun.target, "brief"
+    await open_sequence(target, name, sampling={"seed": 9}, logprobs=2)
+    await target.hot.VerifyProposal(renamed(begun.first[0], name))
+    store, other = target.host.sequences, renamed(begun.request, name)
+    other.ClearField("proposal")
+    decoding = iter([False, True])
+
+    async def slowly(request: target_pb.VerifyProposalRequest, make: Any) -> Any:
+        if request.sequence_id == name and next(decoding, False):
+            met = counted(target)["met"]
+            await begun.stream.tell(withheld(begun.request, name, begun.first[1]))
+            loop = asyncio.get_running_loop()
+            start, closed = store._start, loop.create_future()
+
+            def start_and_close(held: Any, *args: Any, **kwargs: Any) -> Any:
+                task = start(held, *args, **kwargs)
+                store.drop(held)
+                closed.set_result(None)
+                return task
+
+            monkeypatch.setattr(store, "_start", start_and_close)
+            await closed
+            monkeypatch.undo()
+            assert counted(target)["met"] >= met
+        return make()
+
+    monkeypatch.setattr(servicer, "beside_the_loop", slowly)
+    async with asyncio.timeout(10):
+        await refused(target.hot.VerifyProposal(other), Code.NOT_FOUND, "SEQUENCE_NOT_FOUND")
 
 
 async def test_a_wait_ends_by_itself() -> None:

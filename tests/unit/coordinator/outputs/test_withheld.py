@@ -12,7 +12,7 @@ from coordinator.outputs.generation import Generation
 from coordinator.outputs.round import Round
 from coordinator.peers import CallTimes
 from coordinator.peers.draft_session import DraftSession
-from specpair.options import Rule, SamplingOptions, WorkAhead
+from specpair.options import Drafter, Rule, SamplingOptions, WorkAhead
 from specpair.v1.draft_service_pb2 import AheadBlock
 from tests.unit.coordinator import fake_peers
 from tests.unit.coordinator.fake_language import continuation
@@ -95,6 +95,16 @@ async def test_none_are_withheld_where_the_way_to_the_draft_takes_longer_than_a_
         await b.run(40, 4, 0.0, **ON)
         later = [asked.withholds for asked in b.draft.preparations[again:] if asked is not None]
         assert later and not any(later), "for all outputs"
+
+
+async def test_drafters_that_are_here_say_nothing_of_the_way_to_a_draft(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take no time at all. Nor does one draft say how far another is."""
+    monkeypatch.setattr(fake_peers, "DRAFT_TIMES", CallTimes(started_at=0.0, elapsed=3.0, queue=0.0, compute=1.0))
+    async with bench(withholds=True) as b:
+        b.target.delay = 0.005
+        await b.run(40, 4, 0.0, drafter=Drafter.NGRAM)
+        await b.run(40, 4, 0.0, **ON)
+        assert withheld(b) == {False}
 
 
 async def test_a_target_that_does_not_take_them_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
