@@ -2,10 +2,13 @@
 
 from typing import Any
 
+from specpair.v1 import sequence_service_pb2
 from target_service.late_rows import LateOutcome, WithheldBody
 from target_service.verifier import Verifier
-from tests.service.conditional import Stream, conditional, renamed, until
+from tests.service.conditional import Stream, conditional, open_sequence, renamed, until
 from tests.services import RunningModel
+
+OPTIONS: dict[str, Any] = {"sampling": {"seed": 9}, "logprobs": 2}
 
 
 def outcomes(target: RunningModel) -> dict[str, float]:
@@ -39,8 +42,16 @@ class Begun:
     def held(self) -> Any:
         return self.target.host.sequences.get(self.name)
 
+    async def open(self, name: str) -> None:
+        """Opens a sequence like it, which has taken the first step."""
+        await open_sequence(self.target, name, **OPTIONS)
+        await self.target.hot.VerifyProposal(renamed(self.first[0], name))
+
+    async def close(self, name: str) -> None:
+        await self.target.sequences.CloseSequence(sequence_service_pb2.CloseSequenceRequest(sequence_id=name))
+
     async def begin(self) -> None:
-        await self.target.hot.VerifyProposal(renamed(self.first[0], self.name))
+        await self.open(self.name)
         assert await self.stream.decided(withheld(self.request, self.name, self.first[1])) == {"met": 1}
         assert isinstance(self.held.last_body, WithheldBody)
 

@@ -1,8 +1,6 @@
 """Calls that depend on a verdict: no trace of those whose condition is not met, and the others begin as any call."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -28,21 +26,12 @@ from tests.service.conditional import (
     renamed,
     until,
 )
-from tests.services import RunningModel, engine_config, running_target
-from tests.tiny_models import make_model
+from tests.service.proposals import folder, target
+from tests.services import RunningModel
+
+__all__ = ["folder", "target"]
 
 Code = grpc.StatusCode
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_model(tmp_path_factory.mktemp("model"), seed=1, vocab_size=VOCABULARY)
-
-
-@pytest.fixture(scope="module")
-async def target(folder: Path) -> AsyncIterator[RunningModel]:
-    async with running_target(engine_config(folder)) as model:
-        yield model
 
 
 async def waiting_calls(target: RunningModel, count: int) -> None:

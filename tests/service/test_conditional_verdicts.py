@@ -1,7 +1,5 @@
 """Verdicts of calls that were sent before the verdict that they depend on: the same bits as without."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,9 +18,10 @@ from tests.service.conditional import (
     renamed,
     until,
 )
-from tests.service.proposals import ordinary_rounds
-from tests.services import RunningModel, engine_config, running_draft, running_target
-from tests.tiny_models import make_model, make_variation
+from tests.service.proposals import draft, folder, ordinary_rounds, target
+from tests.services import RunningModel
+
+__all__ = ["draft", "folder", "target"]
 
 STEPS, K = 14, 3
 RULES = {
@@ -30,24 +29,6 @@ RULES = {
     "block": sampling_pb2.ACCEPTANCE_RULE_BLOCK,
     "coupled": sampling_pb2.ACCEPTANCE_RULE_COUPLED,
 }
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_model(tmp_path_factory.mktemp("model"), seed=1, vocab_size=VOCABULARY)
-
-
-@pytest.fixture(scope="module")
-async def target(folder: Path) -> AsyncIterator[RunningModel]:
-    async with running_target(engine_config(folder)) as model:
-        yield model
-
-
-@pytest.fixture(scope="module")
-async def draft(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningModel]:
-    alike = make_variation(tmp_path_factory.mktemp("drafts") / "alike", folder, spread=0.05)
-    async with running_draft(engine_config(alike)) as model:
-        yield model
 
 
 def guesses(rounds: list[tuple[Any, Any]], name: str, step: int) -> tuple[list[Any], Any]:

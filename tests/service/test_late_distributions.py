@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -10,7 +9,6 @@ import pytest
 
 from coordinator.peers.target_peer import TargetPeer
 from specpair.v1 import sampling_pb2
-from specpair.v1 import sequence_service_pb2 as pb
 from specpair.v1 import target_service_pb2 as target_pb
 from target_service import judging, late_rows, servicer, unjudged
 from target_service.late_rows import WithheldBody
@@ -29,10 +27,12 @@ from tests.service.conditional import (
     renamed,
     until,
 )
+from tests.service.late import OPTIONS as LIKE_IT
 from tests.service.late import Begun, outcomes, pass_is_over, withheld
-from tests.service.proposals import ordinary_rounds
-from tests.services import RunningModel, engine_config, running_draft, running_target
-from tests.tiny_models import make_model, make_variation
+from tests.service.proposals import draft, folder, ordinary_rounds, target
+from tests.services import RunningModel
+
+__all__ = ["draft", "folder", "target"]
 
 Code = grpc.StatusCode
 STEPS, K = 10, 3
@@ -45,30 +45,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_model(tmp_path_factory.mktemp("model"), seed=1, vocab_size=VOCABULARY)
-
-
-@pytest.fixture(scope="module")
-async def target(folder: Path) -> AsyncIterator[RunningModel]:
-    async with running_target(engine_config(folder)) as model:
-        yield model
-
-
-@pytest.fixture(scope="module")
-async def draft(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningModel]:
-    alike = make_variation(tmp_path_factory.mktemp("drafts") / "alike", folder, spread=0.05)
-    async with running_draft(engine_config(alike)) as model:
-        yield model
-
-
 @pytest.fixture
 async def begun(draft: RunningModel, target: RunningModel) -> AsyncIterator[Begun]:
-    options: Any = {"sampling": {"seed": 9}, "logprobs": 2}
-    for name in ("plain", "late"):
-        await open_sequence(target, name, **options)
-    await open_sequence(draft, "plain", sampling=options["sampling"])
+    await open_sequence(target, "plain", **LIKE_IT)
+    await open_sequence(draft, "plain", sampling=LIKE_IT["sampling"])
     rounds = await ordinary_rounds(draft, target, "plain", 3, K)
     stream = Stream(target)
     own = Begun(target, stream, rounds, "late")
@@ -126,12 +106,11 @@ async def test_another_call_of_the_step_takes_its_place(begun: Begun, change: st
         other.proposal.CopyFrom(type(other.proposal)(token_ids=[3, 3]))
     else:
         other.proposal.CopyFrom(type(other.proposal)(token_ids=other.proposal.token_ids[:1]))
-    await open_sequence(begun.target, "fresh", sampling={"seed": 9}, logprobs=2)
-    await begun.target.hot.VerifyProposal(renamed(begun.first[0], "fresh"))
+    await begun.open("fresh")
     expected = await begun.target.hot.VerifyProposal(renamed(other, "fresh"))
     assert decided(await begun.target.hot.VerifyProposal(other)) == decided(expected)
     assert outcomes(begun.target)["withdrawn"] == before["withdrawn"] + 1
-    await begun.target.sequences.CloseSequence(pb.CloseSequenceRequest(sequence_id="fresh"))
+    await begun.close("fresh")
 
 
 async def test_distributions_that_are_invalid_are_refused_and_the_right_ones_still_taken(begun: Begun) -> None:
@@ -158,8 +137,7 @@ async def test_a_sequence_that_is_closed_as_soon_as_its_step_has_begun_is_gone(
 ) -> None:
     """While another call of the step is decoded in a thread: the step has not even begun to wait for its pass."""
     target, name = begun.target, "brief"
-    await open_sequence(target, name, sampling={"seed": 9}, logprobs=2)
-    await target.hot.VerifyProposal(renamed(begun.first[0], name))
+    await begun.open(name)
     store, other = target.host.sequences, renamed(begun.request, name)
     other.ClearField("proposal")
     decoding = iter([False, True])
@@ -195,7 +173,7 @@ async def test_a_wait_ends_by_itself() -> None:
 
 async def test_closing_ends_the_wait(begun: Begun) -> None:
     await begun.pass_is_over()
-    await begun.target.sequences.CloseSequence(pb.CloseSequenceRequest(sequence_id=begun.name))
+    await begun.close(begun.name)
     await refused(begun.target.hot.VerifyProposal(begun.request), Code.NOT_FOUND, "SEQUENCE_NOT_FOUND")
 
 
@@ -217,8 +195,7 @@ async def test_a_failure_of_the_late_judgement_is_said_and_the_step_can_be_tried
 async def test_a_pass_that_is_not_finite_leaves_nothing_in_the_cache(begun: Begun, end: str) -> None:
     """Whether or not anybody brings the distributions: nobody might look at its logits."""
     target, name = begun.target, "poisoned"
-    await open_sequence(target, name, sampling={"seed": 9}, logprobs=2)
-    await target.hot.VerifyProposal(renamed(begun.first[0], name))
+    await begun.open(name)
     held, request = target.host.sequences.get(name), renamed(begun.request, name)
     with Gate(target) as gate:
         gate.poison()
@@ -228,7 +205,7 @@ async def test_a_pass_that_is_not_finite_leaves_nothing_in_the_cache(begun: Begu
     assert held.last_step == 0 and held.cached.valid_length == 0
     if end == "comes":
         assert decided(await target.hot.VerifyProposal(request)) == decided(begun.expected)
-    await target.sequences.CloseSequence(pb.CloseSequenceRequest(sequence_id=name))
+    await begun.close(name)
 
 
 async def test_what_waits_has_a_limit(begun: Begun, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,8 +214,7 @@ async def test_what_waits_has_a_limit(begun: Begun, monkeypatch: pytest.MonkeyPa
     await begun.pass_is_over()
     assert begun.kept_bytes == 4 * (K + 1) * VOCABULARY
     monkeypatch.setattr(unjudged, "MOST_BYTES", begun.kept_bytes + 1)
-    await open_sequence(target, name, sampling={"seed": 9}, logprobs=2)
-    await target.hot.VerifyProposal(renamed(begun.first[0], name))
+    await begun.open(name)
     request, held = renamed(begun.request, name), target.host.sequences.get(name)
     await begun.stream.tell(withheld(request, name, begun.first[1]))
     await until(lambda: outcomes(target)["withdrawn"] == before["withdrawn"] + 1)
@@ -246,14 +222,13 @@ async def test_what_waits_has_a_limit(begun: Begun, monkeypatch: pytest.MonkeyPa
     assert decided(await target.hot.VerifyProposal(request)) == decided(begun.expected)
     assert decided(await target.hot.VerifyProposal(begun.request)) == decided(begun.expected)
     await until(lambda: begun.kept_bytes == 0)
-    await target.sequences.CloseSequence(pb.CloseSequenceRequest(sequence_id=name))
+    await begun.close(name)
 
 
 async def test_the_coordinator_sees_for_how_long_the_target_had_worked(begun: Begun) -> None:
     """What it asked the draft for meanwhile was not waited for."""
     peer, name, seconds = TargetPeer(begun.target.address), "watched", 0.3
-    await open_sequence(begun.target, name, sampling={"seed": 9}, logprobs=2)
-    await begun.target.hot.VerifyProposal(renamed(begun.first[0], name))
+    await begun.open(name)
     with Gate(begun.target) as gate:
         await begun.stream.tell(withheld(begun.request, name, begun.first[1]))
         await gate.reached()
@@ -265,7 +240,7 @@ async def test_the_coordinator_sees_for_how_long_the_target_had_worked(begun: Be
     plain = await peer.verify(name, 2, begun.expected.length, None, 10.0)
     assert plain.begun_before == 0.0
     await peer.close()
-    await begun.target.sequences.CloseSequence(pb.CloseSequenceRequest(sequence_id=name))
+    await begun.close(name)
 
 
 async def test_a_failure_in_the_late_judgement_leaves_a_suspect_without_a_cache(
@@ -286,8 +261,7 @@ async def test_a_failure_in_the_late_judgement_leaves_a_suspect_without_a_cache(
 async def test_the_next_call_on_condition_begins_with_a_late_verdict(begun: Begun) -> None:
     """Not when the pass is over, before there is one."""
     target, name, verdict = begun.target, "another", begun.expected
-    await open_sequence(target, name, sampling={"seed": 9}, logprobs=2)
-    await target.hot.VerifyProposal(renamed(begun.first[0], name))
+    await begun.open(name)
     following = target_pb.VerifyProposalRequest(
         sequence_id=name, step=2, base_length=verdict.length, include_probabilities=True
     )
@@ -306,7 +280,7 @@ async def test_the_next_call_on_condition_begins_with_a_late_verdict(begun: Begu
     await until(lambda: counted(target)["met"] == met + 2)
     assert held.last_step == 2
     await target.hot.VerifyProposal(following)
-    await target.sequences.CloseSequence(pb.CloseSequenceRequest(sequence_id=name))
+    await begun.close(name)
 
 
 async def test_calls_that_wait_for_the_verdict_before_begin_on_the_device_thread(
