@@ -151,7 +151,7 @@ def sample_greedy(works: list[Any], adjusted: Tensor) -> None:
     """Takes the likeliest token. It is certain, so it needs no draw under any rule."""
     tokens, finite = likeliest(adjusted)
     note_outlooks(works, lambda rows: of_logits(adjusted[rows]))
-    for work, token, is_finite in zip(works, tokens.tolist(), finite, strict=True):
+    for work, token, is_finite in zip(works, tokens, finite, strict=True):
         if not is_finite:
             end_early(work)
             continue

@@ -141,15 +141,21 @@ def fail_not_finite(works: list[VerifyWork], finite: list[bool]) -> None:
 def judge_greedy(works: list[VerifyWork], adjusted: Tensor) -> tuple[Accepted, list[bool]]:
     """Under every rule a greedy target accepts the tokens that it would choose: no noise, no residual, no draw."""
     choices, finite = likeliest(adjusted)
-    return chains(verify_choices(choices, *proposals(works))), finite
+    return chosen(works, choices), finite
 
 
 def judge_coupled(works: list[VerifyWork], adjusted: Tensor) -> tuple[Accepted, list[bool]]:
     target = distributions(works, adjusted)
     seeds = [work.options.sampling.seed for work in works for _ in range(work.row_count)]
     positions = [work.first_position + row for work in works for row in range(work.row_count)]
-    chosen, finite = choices(target, seeds, positions)
-    return chains(verify_choices(chosen, *proposals(works))), finite.tolist()
+    tokens, finite = choices(target, seeds, positions)
+    return chosen(works, tokens.tolist()), finite.tolist()
+
+
+def chosen(works: list[VerifyWork], choices: list[int]) -> Accepted:
+    """What the target's choices `[sum of (K + 1)]` make of the proposals."""
+    judged = verify_choices(choices, [work.call.proposed for work in works])
+    return Accepted([list(range(one.accepted_count)) for one in judged], [one.next_token for one in judged])
 
 
 def chains(judgement: Judgement) -> Accepted:

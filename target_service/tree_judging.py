@@ -20,7 +20,7 @@ from target_service.verify_work import VerifyWork
 def judge_greedy_trees(works: list[VerifyWork], adjusted: Tensor) -> tuple[Accepted, list[bool]]:
     """Under every rule a greedy target follows the tokens that it would choose."""
     choices, finite = likeliest(adjusted)
-    return accepted(follow_choices([work.tree for work in works], choices.tolist())), finite
+    return accepted(follow_choices([work.tree for work in works], choices)), finite
 
 
 def judge_coupled_trees(works: list[VerifyWork], adjusted: Tensor) -> tuple[Accepted, list[bool]]:

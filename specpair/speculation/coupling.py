@@ -8,6 +8,7 @@ rule.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -17,18 +18,26 @@ from specpair.speculation.device_race import race_in_parts
 from specpair.speculation.device_randomness import as_signed
 from specpair.speculation.gumbel import choose
 from specpair.speculation.sampling import came_of_finite
-from specpair.speculation.verification import Judgement, packed_rows
+
+
+class ChosenTokens(NamedTuple):
+    """The result of verifying one block."""
+
+    accepted_count: int
+    """At most K_b."""
+    next_token: int
+    """The correction, or the bonus token if all were accepted."""
 
 
 def verify_coupled(
-    target: Tensor, draft_tokens: np.ndarray, lengths: np.ndarray, seeds: Sequence[int], positions: Sequence[int]
-) -> Judgement:
+    target: Tensor, proposed: Sequence[Sequence[int]], seeds: Sequence[int], positions: Sequence[int]
+) -> list[ChosenTokens]:
     """Judges a batch of blocks in one pass.
 
     `target` holds the rows of all sequences one after the other, [sum of (K_b + 1), V]. `seeds` and `positions` key the
-    noise of each row. `draft_tokens` [B, K] are padded to K; `lengths` [B] are their numbers without padding.
+    noise of each row. `proposed` has the K_b draft tokens of each block.
     """
-    return verify_choices(choices(target, seeds, positions)[0], draft_tokens, lengths)
+    return verify_choices(choices(target, seeds, positions)[0].tolist(), proposed)
 
 
 def choices(target: Tensor, seeds: Sequence[int], positions: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
@@ -41,10 +50,18 @@ def choices(target: Tensor, seeds: Sequence[int], positions: Sequence[int]) -> t
     return chosen, finite > 0
 
 
-def verify_choices(choices: np.ndarray, draft_tokens: np.ndarray, lengths: np.ndarray) -> Judgement:
-    """Judges blocks by the target's choice in each row: `choices` [sum of (K_b + 1)]. Other arguments as above."""
-    most = draft_tokens.shape[1]
-    rows = packed_rows(lengths.tolist(), max(most, 1))
-    agrees = (choices[rows[:, :most]] == draft_tokens) & (np.arange(most) < lengths[:, None])
-    accepted_counts = np.logical_and.accumulate(agrees, -1).sum(-1)
-    return Judgement(accepted_counts, choices[rows[:, 0] + accepted_counts])
+def verify_choices(choices: Sequence[int], proposed: Sequence[Sequence[int]]) -> list[ChosenTokens]:
+    """Judges blocks by the target's choice in each row: `choices` [sum of (K_b + 1)].
+
+    A loop, without arrays: a pass reads all weights, so the processor's caches are cold after it, and each call into
+    numpy then takes longer than judging a block.
+    """
+    judged: list[ChosenTokens] = []
+    first = 0
+    for tokens in proposed:
+        accepted_count = 0
+        while accepted_count < len(tokens) and choices[first + accepted_count] == tokens[accepted_count]:
+            accepted_count += 1
+        judged.append(ChosenTokens(accepted_count, choices[first + accepted_count]))
+        first += len(tokens) + 1
+    return judged

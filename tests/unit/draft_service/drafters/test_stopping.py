@@ -7,7 +7,6 @@ token which was found wanting is not exact, and is seen.
 
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -126,8 +125,8 @@ def test_coupled_output_is_the_targets_own_wherever_proposals_stop(
     drawn = draw_proposal(Tree(draft), a_task(Rule.COUPLED, seed, least)).tokens
     rows = torch.stack([row_behind(target, drawn[:i]) for i in range(len(drawn) + 1)])
     positions = [1 + i for i in range(len(rows))]
-    verdicts = verify_coupled(rows, np.array([drawn]), np.array([len(drawn)]), [seed] * len(rows), positions)
-    emitted = [*drawn[: verdicts.accepted_counts[0]], int(verdicts.next_tokens[0])]
+    (verdict,) = verify_coupled(rows, [drawn], [seed] * len(rows), positions)
+    emitted = [*drawn[: verdict.accepted_count], verdict.next_token]
     assert emitted == alone[: len(emitted)]
 
 

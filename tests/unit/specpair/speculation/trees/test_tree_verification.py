@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from specpair.options import Rule
-from specpair.speculation.coupling import verify_choices, verify_coupled
+from specpair.speculation.coupling import ChosenTokens, verify_choices, verify_coupled
 from specpair.speculation.gumbel import choose, choose_and_look
 from specpair.speculation.own_token import draw_own
 from specpair.speculation.sparse_rows import sparsify
@@ -142,21 +142,19 @@ def test_coupled_and_greedy_chains_have_the_bits_of_the_rules_for_chains(lengths
     generator = torch.Generator().manual_seed(seed)
     count = sum(lengths) + len(lengths)
     target = torch.randn(count, 4, generator=generator).softmax(-1)
-    tokens = torch.randint(4, (len(lengths), max(lengths)), generator=generator).numpy()
-    chains = [TokenTree.chain(row[:length].tolist()) for row, length in zip(tokens, lengths, strict=True)]
+    tokens = [torch.randint(4, (length,), generator=generator).tolist() for length in lengths]
+    chains = [TokenTree.chain(own) for own in tokens]
     seeds, starts = range(seed, seed + len(lengths)), range(10, 10 + len(lengths))
     row_seeds = [own for own, length in zip(seeds, lengths, strict=True) for _ in range(length + 1)]
     positions = [start + row for start, length in zip(starts, lengths, strict=True) for row in range(length + 1)]
-    coupled = verify_coupled(target, tokens, np.array(lengths), row_seeds, positions)
-    same(verify_coupled_trees(target, chains, seeds, starts), coupled.accepted_counts, coupled.next_tokens)
-    choices = target.argmax(-1).numpy()
-    greedy = verify_choices(choices, tokens, np.array(lengths))
-    same(follow_choices(chains, choices.tolist()), greedy.accepted_counts, greedy.next_tokens)
+    same(verify_coupled_trees(target, chains, seeds, starts), verify_coupled(target, tokens, row_seeds, positions))
+    choices = target.argmax(-1).tolist()
+    same(follow_choices(chains, choices), verify_choices(choices, tokens))
 
 
-def same(verdicts: Sequence[TreeVerdict], counts: np.ndarray, following: np.ndarray) -> None:
-    assert [verdict.path for verdict in verdicts] == [list(range(count)) for count in counts.tolist()]
-    assert [verdict.next_token for verdict in verdicts] == following.tolist()
+def same(verdicts: Sequence[TreeVerdict], chains: Sequence[ChosenTokens]) -> None:
+    assert [verdict.path for verdict in verdicts] == [list(range(chain.accepted_count)) for chain in chains]
+    assert [verdict.next_token for verdict in verdicts] == [chain.next_token for chain in chains]
 
 
 @pytest.mark.parametrize("seed", range(5))
