@@ -142,6 +142,8 @@ class ModelInfo:
     """Target: whether it goes on without a proposal, where it may and none is there."""
     takes_withheld_distributions: bool = False
     """Target: whether it begins with proposals whose distributions follow."""
+    longest_run: int = 0
+    """Target: the most tokens that it gives in one answer without a proposal; 0 if it is to be asked for each."""
     sampling_defaults: SamplingDefaults = NO_DEFAULTS
     """Target: for requests that do not set these options."""
     own_draft: str = ""

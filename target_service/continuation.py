@@ -25,7 +25,7 @@ class OutputEnd:
         """Whether none of the committed tokens ends it. The work is asked on the device thread."""
         if not self.stops:
             return True
-        return answer.next_token not in self.stops and not any(self.proposed[i] in self.stops for i in answer.path)
+        return answer.last_token not in self.stops and not any(self.proposed[i] in self.stops for i in answer.path)
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,9 @@ def take_sequel(
     may_follow = request.may_go_on_plain and not request.next_proposal_count
     if not is_promised and not request.may_go_on_plain:
         return None
-    is_known = (is_promised or may_follow) and not request.max_forced_tokens and request.step < LAST_STEP
-    common = following_call(request) if is_known else None
+    following_step = request.step + max(request.continuation.run_length, 1)
+    is_known = (is_promised or may_follow) and not request.max_forced_tokens and following_step <= LAST_STEP
+    common = following_call(request, following_step) if is_known else None
     request.ClearField("continuation")
     request.ClearField("may_go_on_plain")
     if common is None:
@@ -88,6 +89,7 @@ def take_sequel(
     return Sequel(
         sequence_id=request.sequence_id,
         step=request.step,
+        following_step=following_step,
         goes_on=OutputEnd(frozenset(stops), list(request.proposal.token_ids)).spares,
         body=lambda verdict: body_of(following.request(verdict.length, verdict.proposal)),
         begin=lambda verdict, held: verifier.submit(following.call(verdict.length, verdict.proposal), held),
@@ -96,12 +98,13 @@ def take_sequel(
     )
 
 
-def following_call(request: pb.VerifyProposalRequest) -> pb.VerifyProposalRequest:
+def following_call(request: pb.VerifyProposalRequest, step: int) -> pb.VerifyProposalRequest:
     """What is known of the call after this one. Keeps nothing of its proposal alive."""
     continuation = request.continuation
     return pb.VerifyProposalRequest(
         sequence_id=request.sequence_id,
-        step=request.step + 1,
+        step=step,
+        run_length=continuation.run_length,
         include_probabilities=request.include_probabilities,
         feature_layers=request.feature_layers,
         next_proposal_count=continuation.next_proposal_count,
@@ -118,6 +121,7 @@ def plain_call(request: pb.VerifyProposalRequest, vocab_size: int) -> VerifyCall
         appended=[],
         proposed=[],
         draft=CountedRows.one_hot([], vocab_size),
+        run_length=max(request.run_length, 1),
         include_probabilities=request.include_probabilities,
         feature_layers=tuple(request.feature_layers),
         next_count=request.next_proposal_count,

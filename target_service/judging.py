@@ -119,12 +119,12 @@ def accept(work: VerifyWork, path: list[int], next_token: int) -> None:
     except InvalidGrammarError as error:
         work.fail(error)
         return
-    work.path, work.next_token = path, next_token
     tokens = [work.call.proposed[index] for index in path]
     work.sequence.replace_from(work.first_position, [*tokens, next_token])
+    work.path = path
+    work.take(next_token)
     if work.features is not None:
         work.features = work.features[:, [0, *(1 + index for index in path)]].cpu()
-    work.done = True
 
 
 def fail_not_finite(works: list[VerifyWork], finite: list[bool]) -> None:
@@ -228,7 +228,7 @@ def add_logprobs(works: list[VerifyWork], logits: Tensor) -> None:
     first, rows, tokens, top_counts, owners = 0, [], [], [], []
     for work in works:
         if work.options.logprobs is not None and work.error is None:
-            committed = [*work.accepted_tokens, work.next_token]
+            committed = [*work.accepted_tokens, work.last_token]
             rows += [first, *(first + 1 + index for index in work.path)]
             tokens += committed
             top_counts += [work.options.logprobs] * len(committed)

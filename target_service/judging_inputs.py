@@ -19,11 +19,11 @@ def acceptance_noise(works: list[VerifyWork], most: int) -> np.ndarray:
     """Uniforms `[works, most]`, keyed by the step that verifies the block and the offset in the block."""
     words = np.empty((len(works), most), dtype=np.uint64)
     for row, work in enumerate(works):
-        words[row] = random_words(work.options.sampling.seed, Domain.ACCEPT, work.call.step, 0, most)
+        words[row] = random_words(work.options.sampling.seed, Domain.ACCEPT, work.step, 0, most)
     return uniforms(words)
 
 
 def next_keys(works: list[VerifyWork]) -> list[np.ndarray]:
     """What keys the noise of the target's own token for each work: seeds and steps, int64 `[works]`, as unsigned
     bits."""
-    return [as_signed([work.options.sampling.seed for work in works]), as_signed([work.call.step for work in works])]
+    return [as_signed([work.options.sampling.seed for work in works]), as_signed([work.step for work in works])]

@@ -70,6 +70,9 @@ class TargetServicer(TargetServiceServicer):
         if request.ByteSize() > MADE_ON_THE_LOOP_BYTES:
             self._verifier.sequences.conditional_calls.count(ConditionOutcome.FULL)
             return True
+        if request.run_length > 1:  # the steps of a run are checked with its own call
+            self._verifier.sequences.conditional_calls.count(ConditionOutcome.FULL)
+            return True
         condition, data = take_condition(request), request.SerializeToString()
         late = LateRows() if request.proposal.distributions.HasField("withheld") else None
 
@@ -129,6 +132,7 @@ class TargetServicer(TargetServiceServicer):
             features=encode_features(request.feature_layers, verdict),
             next_proposal=None if verdict.proposal is None else encode_proposal(verdict.proposal),
             forced_token_ids=verdict.forced,
+            run_token_ids=verdict.run,
             has_gone_on_plain=verdict.has_gone_on_plain,
             cached_token_count=verdict.cached_token_count,
         )
@@ -201,6 +205,7 @@ class TargetServicer(TargetServiceServicer):
             next_min_confidence=request.next_proposal_min_confidence,
             max_forced=request.max_forced_tokens,
             late=late,
+            run_length=max(request.run_length, 1),
         )
 
 
@@ -268,6 +273,8 @@ def check_call(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
             "is set; whether there is a proposal may be decided late at temperature 0 and under the coupled rule alone"
         )
         raise InvalidFieldError("may_go_on_plain", problem)
+    if request.run_length > 1 and held.options.structured_output is not None:
+        raise InvalidFieldError("run_length", "is more than 1; each token of a structured output is asked for", limit=1)
     check_abilities(request, verifier)
 
 
@@ -280,6 +287,14 @@ def check_form(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
     check_count("proposal.draw_rows", len(request.proposal.draw_rows), most_draws(verifier))
     check_features(request.feature_layers, verifier.facts.feature_layer_count)
     check_range("max_forced_tokens", request.max_forced_tokens, 0, MAX_FORCED_TOKENS)
+    check_run("", request, verifier)
+    check_run("continuation.", request.continuation, verifier)
+    others = ("proposal", "feature_layers", "max_forced_tokens", "next_proposal_count")
+    if request.run_length > 1 and (other := next((name for name in others if is_given(request, name)), None)):
+        raise InvalidFieldError("run_length", f"is {request.run_length}; with {other} it is 1 at most", limit=1)
+    if request.run_length > request.step + 1:
+        problem = f"is {request.run_length}; it begins before step 0"
+        raise InvalidFieldError("run_length", problem, limit=request.step + 1)
 
 
 def check_abilities(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
@@ -288,6 +303,16 @@ def check_abilities(request: pb.VerifyProposalRequest, verifier: Verifier) -> No
     check_order("continuation.", request.continuation, verifier)
     if (problem := not_supported(request, verifier)) is not None:
         raise NotSupportedError(problem)
+
+
+def check_run(prefix: str, call: pb.VerifyProposalRequest | pb.Continuation, verifier: Verifier) -> None:
+    """Raises InvalidFieldError for a run that is too long; `prefix` is that of the field's name."""
+    check_range(f"{prefix}run_length", call.run_length, 0, max(verifier.longest_run, 1))
+
+
+def is_given(request: pb.VerifyProposalRequest, name: str) -> bool:
+    """Whether a request says something in a field."""
+    return request.HasField("proposal") if name == "proposal" else bool(getattr(request, name))
 
 
 def check_order(prefix: str, order: pb.VerifyProposalRequest | pb.Continuation, verifier: Verifier) -> None:

@@ -44,6 +44,9 @@ DECODED_BETWEEN_PASSES_BYTES = 64 * 1024
 """Largest conditional call that the device thread decodes itself, while all others wait; the event loop decodes longer
 ones. A sparse proposal of eight tokens has 20 KB, and takes a tenth of a millisecond."""
 
+MOST_RUN = 64
+"""Tokens of one call without a proposal, at most."""
+
 log = logging.getLogger(__name__)
 
 NextWork: TypeAlias = tuple[VerifyWork, Callable[[], Awaitable[Verdict]]]
@@ -83,6 +86,11 @@ class Verifier(ModelHost[Verdict]):
         """Whether the target can propose."""
         return self._drafter is not None
 
+    @property
+    def longest_run(self) -> int:
+        """The most tokens of one call without a proposal; 0 if each is asked for: a head proposes after each."""
+        return 0 if self.has_head else MOST_RUN
+
     def info(self) -> ModelInfo:
         beams = not self.trees.why_not
         return replace(
@@ -91,6 +99,7 @@ class Verifier(ModelHost[Verdict]):
             runs_beams=beams,
             goes_on_plain=True,
             takes_withheld_distributions=True,
+            longest_run=self.longest_run,
             sampling_defaults=self.sampling_defaults,
         )
 
@@ -103,7 +112,7 @@ class Verifier(ModelHost[Verdict]):
         async def compute(held: HeldSequence[Verdict]) -> Verdict:
             return await self._judge(held, call)
 
-        return await self.sequences.step(call.sequence_id, call.step, body, compute, sequel)
+        return await self.sequences.step(call.sequence_id, call.step, body, compute, sequel, call.first_step)
 
     def submit(self, call: VerifyCall, held: HeldSequence[Verdict]) -> Callable[[], Awaitable[Verdict]]:
         """Begins with a call for which nobody waits yet."""
@@ -119,9 +128,9 @@ class Verifier(ModelHost[Verdict]):
             call = judgeable(decode(), held, before.own_proposal)
         except SpecpairError:  # the event loop says so to the call
             return None
-        if call.step <= before.call.step or call.base_length != length or call.appended:
+        if call.first_step <= before.call.step or call.base_length != length or call.appended:
             return None
-        if length + len(call.proposed) > self.facts.max_model_len:
+        if length + fed_count(call) > self.facts.max_model_len:
             return None
         work = work_of(held, call)
         work.sequence.replace_from(length, call.proposed)
@@ -159,7 +168,7 @@ class Verifier(ModelHost[Verdict]):
     def _submit(self, held: HeldSequence[Verdict], call: VerifyCall) -> VerifyWork:
         """Moves the sequence to the position of the call, and has the engine judge the proposal."""
         call = judgeable(call, held, held.own_proposal)
-        self.sequences.check_position(held, call.base_length, call.appended, len(call.proposed))
+        self.sequences.check_position(held, call.base_length, call.appended, fed_count(call))
         self.sequences.commit(held, call.base_length, call.appended)
         work = work_of(held, call)
         if held.grammar is not None:
@@ -184,11 +193,12 @@ class Verifier(ModelHost[Verdict]):
             self.late_outcomes[LateOutcome.WITHDRAWN] += isinstance(error, WithdrawnError)
             held.cached.replace_from(committed, [])
             raise
-        held.length = committed + len(work.path) + 1
+        held.length = committed + len(work.path) + 1 + len(work.run)
         held.own_proposal = work.own_proposal
         return Verdict(
             path=work.path,
             next_token=work.next_token,
+            run=work.run,
             length=held.length,
             logprobs=work.logprobs,
             queue_time=work.queue_time,
@@ -257,6 +267,11 @@ def self_drafter(config: EngineConfig, facts: ModelFacts, runner: Runner) -> Sel
     if tree_tokens and (runner.no_trees or not isinstance(runner, TreeDraftingRunner)):
         raise ModelRefusedError(f"--head-tree-tokens: {runner.no_trees or 'this head drafts chains alone'}")
     return SelfDrafter(runner, facts.max_model_len, facts.vocab_size, tree_tokens)
+
+
+def fed_count(call: VerifyCall) -> int:
+    """The most tokens that are fed for a call after those that are committed with it."""
+    return len(call.proposed) + call.run_length - 1
 
 
 def work_of(held: HeldSequence[Verdict], call: VerifyCall) -> VerifyWork:

@@ -50,6 +50,12 @@ class VerifyCall(NamedTuple):
     """Forced tokens to name with the verdict, at most."""
     late: LateRows | None = None
     """Where the distributions come to, if they were not sent with the tokens; `draft` stands for them until then."""
+    run_length: int = 1
+    """Tokens to give without a proposal, by as many passes; `step` is that of the last one."""
+
+    @property
+    def first_step(self) -> int:
+        return self.step - self.run_length + 1
 
 
 class ConditionalRequest(NamedTuple):
@@ -83,6 +89,8 @@ class Verdict:
     path: list[int]
     """Indices of the accepted tokens among the proposed ones, from the first on."""
     next_token: int
+    run: Sequence[int] = ()
+    """The tokens of a run after that one."""
     length: int
     """Number of committed tokens after the call."""
     logprobs: list[TokenLogprobs]
@@ -112,6 +120,11 @@ class Verdict:
     """Tokens with which the sequence's cache began."""
 
     @property
+    def last_token(self) -> int:
+        """The last token that was committed."""
+        return self.run[-1] if self.run else self.next_token
+
+    @property
     def byte_count(self) -> int:
         """Approximate memory in bytes."""
         entries = sum(ENTRY_BYTES * (1 + len(entry.top_token_ids)) for entry in self.logprobs)
@@ -126,6 +139,11 @@ class VerifyWork(Work):
     held: HeldSequence[Verdict]
     call: VerifyCall
     next_token: int = 0
+    """The first token that the target gives by itself, once there is one."""
+    run: list[int] = field(default_factory=list)
+    """Those of a run after it, so far."""
+    step: int = 0
+    """The step whose draws decide in the next pass."""
     logprobs: list[TokenLogprobs] = field(default_factory=list)
     target_probabilities: list[float] = field(default_factory=list)
     masking: "Future[list[RowMask]] | None" = None
@@ -138,6 +156,24 @@ class VerifyWork(Work):
     """What the device thread went on to after the verdict."""
     has_gone_on_plain: bool = False
     """Whether that is a call without a proposal, since no call waited."""
+
+    def __post_init__(self) -> None:
+        self.step = self.call.first_step
+
+    @property
+    def last_token(self) -> int:
+        """The last token that the target gave by itself."""
+        return self.run[-1] if self.run else self.next_token
+
+    def take(self, token: int) -> None:
+        """Takes the token that the target gave by itself in a pass, the last one unless a run goes on."""
+        if self.step == self.call.first_step:
+            self.next_token = token
+        else:
+            self.run.append(token)
+        self.done = self.step == self.call.step or token in self.options.sampling.stop_token_ids
+        if not self.done:
+            self.step += 1
 
     @property
     def is_followed(self) -> bool:

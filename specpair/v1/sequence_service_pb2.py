@@ -27,47 +27,47 @@ from specpair.v1 import sampling_pb2 as specpair_dot_v1_dot_sampling__pb2
 from specpair.v1 import structured_output_pb2 as specpair_dot_v1_dot_structured__output__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"specpair/v1/sequence_service.proto\x12\x0bspecpair.v1\x1a\x19specpair/v1/drafter.proto\x1a\x1aspecpair/v1/sampling.proto\x1a#specpair/v1/structured_output.proto\"\x15\n\x13GetModelInfoRequest\"\xe2\x07\n\x14GetModelInfoResponse\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12\x12\n\nmodel_name\x18\x02 \x01(\t\x12\x14\n\x0c\x61rchitecture\x18\x03 \x01(\t\x12\x17\n\x0fparameter_count\x18\x04 \x01(\x04\x12\x12\n\nvocab_size\x18\x05 \x01(\r\x12\x15\n\rmax_model_len\x18\x06 \x01(\r\x12\"\n\x1amax_num_speculative_tokens\x18\x07 \x01(\r\x12\x14\n\x0cmax_num_seqs\x18\x08 \x01(\r\x12\r\n\x05\x64type\x18\t \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\n \x01(\t\x12\r\n\x05\x63\x61\x63he\x18\x0b \x01(\t\x12\x12\n\nblock_size\x18\x0c \x01(\r\x12\x13\n\x0b\x62lock_count\x18\r \x01(\r\x12\x18\n\x10\x66ree_block_count\x18\x0e \x01(\r\x12\x16\n\x0esequence_count\x18\x0f \x01(\r\x12\x15\n\reos_token_ids\x18\x10 \x03(\r\x12\x15\n\rdeterministic\x18\x11 \x01(\x08\x12&\n\x08\x64rafters\x18\x12 \x03(\x0e\x32\x14.specpair.v1.Drafter\x12\x14\n\x0cquantization\x18\x13 \x01(\t\x12+\n\ndivergence\x18\x14 \x01(\x0b\x32\x17.specpair.v1.Divergence\x12)\n\npass_costs\x18\x15 \x03(\x0b\x32\x15.specpair.v1.PassCost\x12\x12\n\nruns_trees\x18\x16 \x01(\x08\x12\x38\n\x0ctranslations\x18\x18 \x03(\x0b\x32\".specpair.v1.VocabularyTranslation\x12\x19\n\x11takes_draft_index\x18\x17 \x01(\x08\x12\x11\n\town_draft\x18\" \x01(\t\x12\"\n\x1aown_num_speculative_tokens\x18# \x01(\r\x12\x12\n\nruns_beams\x18\x1d \x01(\x08\x12\x1c\n\x14tensor_parallel_size\x18  \x01(\r\x12\x14\n\x0cmasks_tokens\x18\x1c \x01(\x08\x12\x34\n\x0f\x65ncoder_decoder\x18\x1a \x01(\x0b\x32\x1b.specpair.v1.EncoderDecoder\x12\x0e\n\x06runner\x18\x1f \x01(\t\x12\x1c\n\x14\x63\x61\x63hed_token_seconds\x18$ \x01(\x01\x12\x15\n\rgoes_on_plain\x18% \x01(\x08\x12\x37\n\x11sampling_defaults\x18& \x01(\x0b\x32\x1c.specpair.v1.SamplingOptions\x12$\n\x1ctakes_withheld_distributions\x18\' \x01(\x08\"I\n\x0e\x45ncoderDecoder\x12\x17\n\x0fmax_encoder_len\x18\x01 \x01(\r\x12\x1e\n\x16\x64\x65\x63oder_start_token_id\x18\x02 \x01(\r\"\xc4\x01\n\x15VocabularyTranslation\x12\x19\n\x11target_vocabulary\x18\x01 \x01(\t\x12-\n\x06method\x18\x02 \x01(\x0e\x32\x1d.specpair.v1.VocabularyMethod\x12\x0f\n\x07overlap\x18\x03 \x01(\x01\x12\x1a\n\x12shared_token_count\x18\x04 \x01(\r\x12\x34\n\rgreedy_method\x18\x05 \x01(\x0e\x32\x1d.specpair.v1.VocabularyMethod\"0\n\x08PassCost\x12\x13\n\x0btoken_count\x18\x01 \x01(\r\x12\x0f\n\x07seconds\x18\x02 \x01(\x01\"L\n\nDivergence\x12\x0f\n\x07mean_kl\x18\x01 \x01(\x01\x12\x18\n\x10greedy_agreement\x18\x02 \x01(\x01\x12\x13\n\x0btoken_count\x18\x03 \x01(\r\"\x15\n\x13GetTokenizerRequest\"q\n\x14GetTokenizerResponse\x12\x1c\n\x14tokenizer_json_chunk\x18\x01 \x01(\x0c\x12\x15\n\rchat_template\x18\x02 \x01(\t\x12\x11\n\tbos_token\x18\x03 \x01(\t\x12\x11\n\teos_token\x18\x04 \x01(\t\"\x97\x04\n\x13OpenSequenceRequest\x12\x13\n\x0bsequence_id\x18\x01 \x01(\t\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\x12\x1a\n\rprompt_length\x18\x03 \x01(\rH\x00\x88\x01\x01\x12.\n\x08sampling\x18\x04 \x01(\x0b\x32\x1c.specpair.v1.SamplingOptions\x12)\n\x04rule\x18\x05 \x01(\x0e\x32\x1b.specpair.v1.AcceptanceRule\x12\x33\n\x08\x65ncoding\x18\x06 \x01(\x0e\x32!.specpair.v1.DistributionEncoding\x12\x17\n\nvocab_size\x18\x07 \x01(\rH\x01\x88\x01\x01\x12\x15\n\x08lenience\x18\x08 \x01(\x02H\x02\x88\x01\x01\x12\x15\n\x08logprobs\x18\t \x01(\rH\x03\x88\x01\x01\x12%\n\x07\x64rafter\x18\n \x01(\x0e\x32\x14.specpair.v1.Drafter\x12\x19\n\x11\x65ncoder_token_ids\x18\x0b \x03(\r\x12\x38\n\x11structured_output\x18\r \x01(\x0b\x32\x1d.specpair.v1.StructuredOutput\x12\x13\n\x0b\x64raft_index\x18\x0f \x01(\r\x12\x19\n\x11target_vocabulary\x18\x0e \x01(\tB\x10\n\x0e_prompt_lengthB\r\n\x0b_vocab_sizeB\x0b\n\t_lenienceB\x0b\n\t_logprobs\"+\n\x14OpenSequenceResponse\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\">\n\x17RollbackSequenceRequest\x12\x13\n\x0bsequence_id\x18\x01 \x01(\t\x12\x0e\n\x06length\x18\x02 \x01(\r\"?\n\x18RollbackSequenceResponse\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12\x0e\n\x06length\x18\x02 \x01(\r\"\x96\x01\n\x13\x46orkSequenceRequest\x12\x13\n\x0bsequence_id\x18\x01 \x01(\t\x12\x1a\n\x12\x66orked_sequence_id\x18\x02 \x01(\t\x12\x13\n\x06length\x18\x03 \x01(\rH\x00\x88\x01\x01\x12.\n\x08sampling\x18\x04 \x01(\x0b\x32\x1c.specpair.v1.SamplingOptionsB\t\n\x07_length\";\n\x14\x46orkSequenceResponse\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12\x0e\n\x06length\x18\x02 \x01(\r\"+\n\x14\x43loseSequenceRequest\x12\x13\n\x0bsequence_id\x18\x01 \x01(\t\",\n\x15\x43loseSequenceResponse\x12\x13\n\x0binstance_id\x18\x01 \x01(\t*l\n\x10VocabularyMethod\x12!\n\x1dVOCABULARY_METHOD_UNSPECIFIED\x10\x00\x12\x19\n\x15VOCABULARY_METHOD_TLI\x10\x01\x12\x1a\n\x16VOCABULARY_METHOD_SLEM\x10\x02\x32\xa0\x04\n\x0fSequenceService\x12S\n\x0cGetModelInfo\x12 .specpair.v1.GetModelInfoRequest\x1a!.specpair.v1.GetModelInfoResponse\x12U\n\x0cGetTokenizer\x12 .specpair.v1.GetTokenizerRequest\x1a!.specpair.v1.GetTokenizerResponse0\x01\x12S\n\x0cOpenSequence\x12 .specpair.v1.OpenSequenceRequest\x1a!.specpair.v1.OpenSequenceResponse\x12_\n\x10RollbackSequence\x12$.specpair.v1.RollbackSequenceRequest\x1a%.specpair.v1.RollbackSequenceResponse\x12S\n\x0c\x46orkSequence\x12 .specpair.v1.ForkSequenceRequest\x1a!.specpair.v1.ForkSequenceResponse\x12V\n\rCloseSequence\x12!.specpair.v1.CloseSequenceRequest\x1a\".specpair.v1.CloseSequenceResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"specpair/v1/sequence_service.proto\x12\x0bspecpair.v1\x1a\x19specpair/v1/drafter.proto\x1a\x1aspecpair/v1/sampling.proto\x1a#specpair/v1/structured_output.proto\"\x15\n\x13GetModelInfoRequest\"\xf7\x07\n\x14GetModelInfoResponse\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12\x12\n\nmodel_name\x18\x02 \x01(\t\x12\x14\n\x0c\x61rchitecture\x18\x03 \x01(\t\x12\x17\n\x0fparameter_count\x18\x04 \x01(\x04\x12\x12\n\nvocab_size\x18\x05 \x01(\r\x12\x15\n\rmax_model_len\x18\x06 \x01(\r\x12\"\n\x1amax_num_speculative_tokens\x18\x07 \x01(\r\x12\x14\n\x0cmax_num_seqs\x18\x08 \x01(\r\x12\r\n\x05\x64type\x18\t \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\n \x01(\t\x12\r\n\x05\x63\x61\x63he\x18\x0b \x01(\t\x12\x12\n\nblock_size\x18\x0c \x01(\r\x12\x13\n\x0b\x62lock_count\x18\r \x01(\r\x12\x18\n\x10\x66ree_block_count\x18\x0e \x01(\r\x12\x16\n\x0esequence_count\x18\x0f \x01(\r\x12\x15\n\reos_token_ids\x18\x10 \x03(\r\x12\x15\n\rdeterministic\x18\x11 \x01(\x08\x12&\n\x08\x64rafters\x18\x12 \x03(\x0e\x32\x14.specpair.v1.Drafter\x12\x14\n\x0cquantization\x18\x13 \x01(\t\x12+\n\ndivergence\x18\x14 \x01(\x0b\x32\x17.specpair.v1.Divergence\x12)\n\npass_costs\x18\x15 \x03(\x0b\x32\x15.specpair.v1.PassCost\x12\x12\n\nruns_trees\x18\x16 \x01(\x08\x12\x38\n\x0ctranslations\x18\x18 \x03(\x0b\x32\".specpair.v1.VocabularyTranslation\x12\x19\n\x11takes_draft_index\x18\x17 \x01(\x08\x12\x11\n\town_draft\x18\" \x01(\t\x12\"\n\x1aown_num_speculative_tokens\x18# \x01(\r\x12\x12\n\nruns_beams\x18\x1d \x01(\x08\x12\x1c\n\x14tensor_parallel_size\x18  \x01(\r\x12\x14\n\x0cmasks_tokens\x18\x1c \x01(\x08\x12\x34\n\x0f\x65ncoder_decoder\x18\x1a \x01(\x0b\x32\x1b.specpair.v1.EncoderDecoder\x12\x0e\n\x06runner\x18\x1f \x01(\t\x12\x1c\n\x14\x63\x61\x63hed_token_seconds\x18$ \x01(\x01\x12\x15\n\rgoes_on_plain\x18% \x01(\x08\x12\x37\n\x11sampling_defaults\x18& \x01(\x0b\x32\x1c.specpair.v1.SamplingOptions\x12$\n\x1ctakes_withheld_distributions\x18\' \x01(\x08\x12\x13\n\x0blongest_run\x18( \x01(\r\"I\n\x0e\x45ncoderDecoder\x12\x17\n\x0fmax_encoder_len\x18\x01 \x01(\r\x12\x1e\n\x16\x64\x65\x63oder_start_token_id\x18\x02 \x01(\r\"\xc4\x01\n\x15VocabularyTranslation\x12\x19\n\x11target_vocabulary\x18\x01 \x01(\t\x12-\n\x06method\x18\x02 \x01(\x0e\x32\x1d.specpair.v1.VocabularyMethod\x12\x0f\n\x07overlap\x18\x03 \x01(\x01\x12\x1a\n\x12shared_token_count\x18\x04 \x01(\r\x12\x34\n\rgreedy_method\x18\x05 \x01(\x0e\x32\x1d.specpair.v1.VocabularyMethod\"0\n\x08PassCost\x12\x13\n\x0btoken_count\x18\x01 \x01(\r\x12\x0f\n\x07seconds\x18\x02 \x01(\x01\"L\n\nDivergence\x12\x0f\n\x07mean_kl\x18\x01 \x01(\x01\x12\x18\n\x10greedy_agreement\x18\x02 \x01(\x01\x12\x13\n\x0btoken_count\x18\x03 \x01(\r\"\x15\n\x13GetTokenizerRequest\"q\n\x14GetTokenizerResponse\x12\x1c\n\x14tokenizer_json_chunk\x18\x01 \x01(\x0c\x12\x15\n\rchat_template\x18\x02 \x01(\t\x12\x11\n\tbos_token\x18\x03 \x01(\t\x12\x11\n\teos_token\x18\x04 \x01(\t\"\x97\x04\n\x13OpenSequenceRequest\x12\x13\n\x0bsequence_id\x18\x01 \x01(\t\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\x12\x1a\n\rprompt_length\x18\x03 \x01(\rH\x00\x88\x01\x01\x12.\n\x08sampling\x18\x04 \x01(\x0b\x32\x1c.specpair.v1.SamplingOptions\x12)\n\x04rule\x18\x05 \x01(\x0e\x32\x1b.specpair.v1.AcceptanceRule\x12\x33\n\x08\x65ncoding\x18\x06 \x01(\x0e\x32!.specpair.v1.DistributionEncoding\x12\x17\n\nvocab_size\x18\x07 \x01(\rH\x01\x88\x01\x01\x12\x15\n\x08lenience\x18\x08 \x01(\x02H\x02\x88\x01\x01\x12\x15\n\x08logprobs\x18\t \x01(\rH\x03\x88\x01\x01\x12%\n\x07\x64rafter\x18\n \x01(\x0e\x32\x14.specpair.v1.Drafter\x12\x19\n\x11\x65ncoder_token_ids\x18\x0b \x03(\r\x12\x38\n\x11structured_output\x18\r \x01(\x0b\x32\x1d.specpair.v1.StructuredOutput\x12\x13\n\x0b\x64raft_index\x18\x0f \x01(\r\x12\x19\n\x11target_vocabulary\x18\x0e \x01(\tB\x10\n\x0e_prompt_lengthB\r\n\x0b_vocab_sizeB\x0b\n\t_lenienceB\x0b\n\t_logprobs\"+\n\x14OpenSequenceResponse\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\">\n\x17RollbackSequenceRequest\x12\x13\n\x0bsequence_id\x18\x01 \x01(\t\x12\x0e\n\x06length\x18\x02 \x01(\r\"?\n\x18RollbackSequenceResponse\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12\x0e\n\x06length\x18\x02 \x01(\r\"\x96\x01\n\x13\x46orkSequenceRequest\x12\x13\n\x0bsequence_id\x18\x01 \x01(\t\x12\x1a\n\x12\x66orked_sequence_id\x18\x02 \x01(\t\x12\x13\n\x06length\x18\x03 \x01(\rH\x00\x88\x01\x01\x12.\n\x08sampling\x18\x04 \x01(\x0b\x32\x1c.specpair.v1.SamplingOptionsB\t\n\x07_length\";\n\x14\x46orkSequenceResponse\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12\x0e\n\x06length\x18\x02 \x01(\r\"+\n\x14\x43loseSequenceRequest\x12\x13\n\x0bsequence_id\x18\x01 \x01(\t\",\n\x15\x43loseSequenceResponse\x12\x13\n\x0binstance_id\x18\x01 \x01(\t*l\n\x10VocabularyMethod\x12!\n\x1dVOCABULARY_METHOD_UNSPECIFIED\x10\x00\x12\x19\n\x15VOCABULARY_METHOD_TLI\x10\x01\x12\x1a\n\x16VOCABULARY_METHOD_SLEM\x10\x02\x32\xa0\x04\n\x0fSequenceService\x12S\n\x0cGetModelInfo\x12 .specpair.v1.GetModelInfoRequest\x1a!.specpair.v1.GetModelInfoResponse\x12U\n\x0cGetTokenizer\x12 .specpair.v1.GetTokenizerRequest\x1a!.specpair.v1.GetTokenizerResponse0\x01\x12S\n\x0cOpenSequence\x12 .specpair.v1.OpenSequenceRequest\x1a!.specpair.v1.OpenSequenceResponse\x12_\n\x10RollbackSequence\x12$.specpair.v1.RollbackSequenceRequest\x1a%.specpair.v1.RollbackSequenceResponse\x12S\n\x0c\x46orkSequence\x12 .specpair.v1.ForkSequenceRequest\x1a!.specpair.v1.ForkSequenceResponse\x12V\n\rCloseSequence\x12!.specpair.v1.CloseSequenceRequest\x1a\".specpair.v1.CloseSequenceResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'specpair.v1.sequence_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_VOCABULARYMETHOD']._serialized_start=2720
-  _globals['_VOCABULARYMETHOD']._serialized_end=2828
+  _globals['_VOCABULARYMETHOD']._serialized_start=2741
+  _globals['_VOCABULARYMETHOD']._serialized_end=2849
   _globals['_GETMODELINFOREQUEST']._serialized_start=143
   _globals['_GETMODELINFOREQUEST']._serialized_end=164
   _globals['_GETMODELINFORESPONSE']._serialized_start=167
-  _globals['_GETMODELINFORESPONSE']._serialized_end=1161
-  _globals['_ENCODERDECODER']._serialized_start=1163
-  _globals['_ENCODERDECODER']._serialized_end=1236
-  _globals['_VOCABULARYTRANSLATION']._serialized_start=1239
-  _globals['_VOCABULARYTRANSLATION']._serialized_end=1435
-  _globals['_PASSCOST']._serialized_start=1437
-  _globals['_PASSCOST']._serialized_end=1485
-  _globals['_DIVERGENCE']._serialized_start=1487
-  _globals['_DIVERGENCE']._serialized_end=1563
-  _globals['_GETTOKENIZERREQUEST']._serialized_start=1565
-  _globals['_GETTOKENIZERREQUEST']._serialized_end=1586
-  _globals['_GETTOKENIZERRESPONSE']._serialized_start=1588
-  _globals['_GETTOKENIZERRESPONSE']._serialized_end=1701
-  _globals['_OPENSEQUENCEREQUEST']._serialized_start=1704
-  _globals['_OPENSEQUENCEREQUEST']._serialized_end=2239
-  _globals['_OPENSEQUENCERESPONSE']._serialized_start=2241
-  _globals['_OPENSEQUENCERESPONSE']._serialized_end=2284
-  _globals['_ROLLBACKSEQUENCEREQUEST']._serialized_start=2286
-  _globals['_ROLLBACKSEQUENCEREQUEST']._serialized_end=2348
-  _globals['_ROLLBACKSEQUENCERESPONSE']._serialized_start=2350
-  _globals['_ROLLBACKSEQUENCERESPONSE']._serialized_end=2413
-  _globals['_FORKSEQUENCEREQUEST']._serialized_start=2416
-  _globals['_FORKSEQUENCEREQUEST']._serialized_end=2566
-  _globals['_FORKSEQUENCERESPONSE']._serialized_start=2568
-  _globals['_FORKSEQUENCERESPONSE']._serialized_end=2627
-  _globals['_CLOSESEQUENCEREQUEST']._serialized_start=2629
-  _globals['_CLOSESEQUENCEREQUEST']._serialized_end=2672
-  _globals['_CLOSESEQUENCERESPONSE']._serialized_start=2674
-  _globals['_CLOSESEQUENCERESPONSE']._serialized_end=2718
-  _globals['_SEQUENCESERVICE']._serialized_start=2831
-  _globals['_SEQUENCESERVICE']._serialized_end=3375
+  _globals['_GETMODELINFORESPONSE']._serialized_end=1182
+  _globals['_ENCODERDECODER']._serialized_start=1184
+  _globals['_ENCODERDECODER']._serialized_end=1257
+  _globals['_VOCABULARYTRANSLATION']._serialized_start=1260
+  _globals['_VOCABULARYTRANSLATION']._serialized_end=1456
+  _globals['_PASSCOST']._serialized_start=1458
+  _globals['_PASSCOST']._serialized_end=1506
+  _globals['_DIVERGENCE']._serialized_start=1508
+  _globals['_DIVERGENCE']._serialized_end=1584
+  _globals['_GETTOKENIZERREQUEST']._serialized_start=1586
+  _globals['_GETTOKENIZERREQUEST']._serialized_end=1607
+  _globals['_GETTOKENIZERRESPONSE']._serialized_start=1609
+  _globals['_GETTOKENIZERRESPONSE']._serialized_end=1722
+  _globals['_OPENSEQUENCEREQUEST']._serialized_start=1725
+  _globals['_OPENSEQUENCEREQUEST']._serialized_end=2260
+  _globals['_OPENSEQUENCERESPONSE']._serialized_start=2262
+  _globals['_OPENSEQUENCERESPONSE']._serialized_end=2305
+  _globals['_ROLLBACKSEQUENCEREQUEST']._serialized_start=2307
+  _globals['_ROLLBACKSEQUENCEREQUEST']._serialized_end=2369
+  _globals['_ROLLBACKSEQUENCERESPONSE']._serialized_start=2371
+  _globals['_ROLLBACKSEQUENCERESPONSE']._serialized_end=2434
+  _globals['_FORKSEQUENCEREQUEST']._serialized_start=2437
+  _globals['_FORKSEQUENCEREQUEST']._serialized_end=2587
+  _globals['_FORKSEQUENCERESPONSE']._serialized_start=2589
+  _globals['_FORKSEQUENCERESPONSE']._serialized_end=2648
+  _globals['_CLOSESEQUENCEREQUEST']._serialized_start=2650
+  _globals['_CLOSESEQUENCEREQUEST']._serialized_end=2693
+  _globals['_CLOSESEQUENCERESPONSE']._serialized_start=2695
+  _globals['_CLOSESEQUENCERESPONSE']._serialized_end=2739
+  _globals['_SEQUENCESERVICE']._serialized_start=2852
+  _globals['_SEQUENCESERVICE']._serialized_end=3396
 # @@protoc_insertion_point(module_scope)

@@ -24,7 +24,7 @@ class GetModelInfoRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetModelInfoResponse(_message.Message):
-    __slots__ = ("instance_id", "model_name", "architecture", "parameter_count", "vocab_size", "max_model_len", "max_num_speculative_tokens", "max_num_seqs", "dtype", "device", "cache", "block_size", "block_count", "free_block_count", "sequence_count", "eos_token_ids", "deterministic", "drafters", "quantization", "divergence", "pass_costs", "runs_trees", "translations", "takes_draft_index", "own_draft", "own_num_speculative_tokens", "runs_beams", "tensor_parallel_size", "masks_tokens", "encoder_decoder", "runner", "cached_token_seconds", "goes_on_plain", "sampling_defaults", "takes_withheld_distributions")
+    __slots__ = ("instance_id", "model_name", "architecture", "parameter_count", "vocab_size", "max_model_len", "max_num_speculative_tokens", "max_num_seqs", "dtype", "device", "cache", "block_size", "block_count", "free_block_count", "sequence_count", "eos_token_ids", "deterministic", "drafters", "quantization", "divergence", "pass_costs", "runs_trees", "translations", "takes_draft_index", "own_draft", "own_num_speculative_tokens", "runs_beams", "tensor_parallel_size", "masks_tokens", "encoder_decoder", "runner", "cached_token_seconds", "goes_on_plain", "sampling_defaults", "takes_withheld_distributions", "longest_run")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_NAME_FIELD_NUMBER: _ClassVar[int]
     ARCHITECTURE_FIELD_NUMBER: _ClassVar[int]
@@ -60,6 +60,7 @@ class GetModelInfoResponse(_message.Message):
     GOES_ON_PLAIN_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_DEFAULTS_FIELD_NUMBER: _ClassVar[int]
     TAKES_WITHHELD_DISTRIBUTIONS_FIELD_NUMBER: _ClassVar[int]
+    LONGEST_RUN_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     model_name: str
     architecture: str
@@ -95,7 +96,8 @@ class GetModelInfoResponse(_message.Message):
     goes_on_plain: bool
     sampling_defaults: _sampling_pb2.SamplingOptions
     takes_withheld_distributions: bool
-    def __init__(self, instance_id: _Optional[str] = ..., model_name: _Optional[str] = ..., architecture: _Optional[str] = ..., parameter_count: _Optional[int] = ..., vocab_size: _Optional[int] = ..., max_model_len: _Optional[int] = ..., max_num_speculative_tokens: _Optional[int] = ..., max_num_seqs: _Optional[int] = ..., dtype: _Optional[str] = ..., device: _Optional[str] = ..., cache: _Optional[str] = ..., block_size: _Optional[int] = ..., block_count: _Optional[int] = ..., free_block_count: _Optional[int] = ..., sequence_count: _Optional[int] = ..., eos_token_ids: _Optional[_Iterable[int]] = ..., deterministic: _Optional[bool] = ..., drafters: _Optional[_Iterable[_Union[_drafter_pb2.Drafter, str]]] = ..., quantization: _Optional[str] = ..., divergence: _Optional[_Union[Divergence, _Mapping]] = ..., pass_costs: _Optional[_Iterable[_Union[PassCost, _Mapping]]] = ..., runs_trees: _Optional[bool] = ..., translations: _Optional[_Iterable[_Union[VocabularyTranslation, _Mapping]]] = ..., takes_draft_index: _Optional[bool] = ..., own_draft: _Optional[str] = ..., own_num_speculative_tokens: _Optional[int] = ..., runs_beams: _Optional[bool] = ..., tensor_parallel_size: _Optional[int] = ..., masks_tokens: _Optional[bool] = ..., encoder_decoder: _Optional[_Union[EncoderDecoder, _Mapping]] = ..., runner: _Optional[str] = ..., cached_token_seconds: _Optional[float] = ..., goes_on_plain: _Optional[bool] = ..., sampling_defaults: _Optional[_Union[_sampling_pb2.SamplingOptions, _Mapping]] = ..., takes_withheld_distributions: _Optional[bool] = ...) -> None: ...
+    longest_run: int
+    def __init__(self, instance_id: _Optional[str] = ..., model_name: _Optional[str] = ..., architecture: _Optional[str] = ..., parameter_count: _Optional[int] = ..., vocab_size: _Optional[int] = ..., max_model_len: _Optional[int] = ..., max_num_speculative_tokens: _Optional[int] = ..., max_num_seqs: _Optional[int] = ..., dtype: _Optional[str] = ..., device: _Optional[str] = ..., cache: _Optional[str] = ..., block_size: _Optional[int] = ..., block_count: _Optional[int] = ..., free_block_count: _Optional[int] = ..., sequence_count: _Optional[int] = ..., eos_token_ids: _Optional[_Iterable[int]] = ..., deterministic: _Optional[bool] = ..., drafters: _Optional[_Iterable[_Union[_drafter_pb2.Drafter, str]]] = ..., quantization: _Optional[str] = ..., divergence: _Optional[_Union[Divergence, _Mapping]] = ..., pass_costs: _Optional[_Iterable[_Union[PassCost, _Mapping]]] = ..., runs_trees: _Optional[bool] = ..., translations: _Optional[_Iterable[_Union[VocabularyTranslation, _Mapping]]] = ..., takes_draft_index: _Optional[bool] = ..., own_draft: _Optional[str] = ..., own_num_speculative_tokens: _Optional[int] = ..., runs_beams: _Optional[bool] = ..., tensor_parallel_size: _Optional[int] = ..., masks_tokens: _Optional[bool] = ..., encoder_decoder: _Optional[_Union[EncoderDecoder, _Mapping]] = ..., runner: _Optional[str] = ..., cached_token_seconds: _Optional[float] = ..., goes_on_plain: _Optional[bool] = ..., sampling_defaults: _Optional[_Union[_sampling_pb2.SamplingOptions, _Mapping]] = ..., takes_withheld_distributions: _Optional[bool] = ..., longest_run: _Optional[int] = ...) -> None: ...
 
 class EncoderDecoder(_message.Message):
     __slots__ = ("max_encoder_len", "decoder_start_token_id")

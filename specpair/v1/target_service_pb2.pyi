@@ -12,7 +12,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class VerifyProposalRequest(_message.Message):
-    __slots__ = ("sequence_id", "step", "base_length", "appended_token_ids", "proposal", "include_probabilities", "feature_layers", "condition", "next_proposal_count", "next_proposal_min_confidence", "max_forced_tokens", "continuation", "may_go_on_plain")
+    __slots__ = ("sequence_id", "step", "base_length", "appended_token_ids", "proposal", "include_probabilities", "feature_layers", "condition", "next_proposal_count", "next_proposal_min_confidence", "max_forced_tokens", "continuation", "may_go_on_plain", "run_length")
     SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     BASE_LENGTH_FIELD_NUMBER: _ClassVar[int]
@@ -26,6 +26,7 @@ class VerifyProposalRequest(_message.Message):
     MAX_FORCED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     CONTINUATION_FIELD_NUMBER: _ClassVar[int]
     MAY_GO_ON_PLAIN_FIELD_NUMBER: _ClassVar[int]
+    RUN_LENGTH_FIELD_NUMBER: _ClassVar[int]
     sequence_id: str
     step: int
     base_length: int
@@ -39,15 +40,18 @@ class VerifyProposalRequest(_message.Message):
     max_forced_tokens: int
     continuation: Continuation
     may_go_on_plain: bool
-    def __init__(self, sequence_id: _Optional[str] = ..., step: _Optional[int] = ..., base_length: _Optional[int] = ..., appended_token_ids: _Optional[_Iterable[int]] = ..., proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ..., include_probabilities: _Optional[bool] = ..., feature_layers: _Optional[_Iterable[int]] = ..., condition: _Optional[_Union[Condition, _Mapping]] = ..., next_proposal_count: _Optional[int] = ..., next_proposal_min_confidence: _Optional[float] = ..., max_forced_tokens: _Optional[int] = ..., continuation: _Optional[_Union[Continuation, _Mapping]] = ..., may_go_on_plain: _Optional[bool] = ...) -> None: ...
+    run_length: int
+    def __init__(self, sequence_id: _Optional[str] = ..., step: _Optional[int] = ..., base_length: _Optional[int] = ..., appended_token_ids: _Optional[_Iterable[int]] = ..., proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ..., include_probabilities: _Optional[bool] = ..., feature_layers: _Optional[_Iterable[int]] = ..., condition: _Optional[_Union[Condition, _Mapping]] = ..., next_proposal_count: _Optional[int] = ..., next_proposal_min_confidence: _Optional[float] = ..., max_forced_tokens: _Optional[int] = ..., continuation: _Optional[_Union[Continuation, _Mapping]] = ..., may_go_on_plain: _Optional[bool] = ..., run_length: _Optional[int] = ...) -> None: ...
 
 class Continuation(_message.Message):
-    __slots__ = ("next_proposal_count", "next_proposal_min_confidence")
+    __slots__ = ("next_proposal_count", "next_proposal_min_confidence", "run_length")
     NEXT_PROPOSAL_COUNT_FIELD_NUMBER: _ClassVar[int]
     NEXT_PROPOSAL_MIN_CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    RUN_LENGTH_FIELD_NUMBER: _ClassVar[int]
     next_proposal_count: int
     next_proposal_min_confidence: float
-    def __init__(self, next_proposal_count: _Optional[int] = ..., next_proposal_min_confidence: _Optional[float] = ...) -> None: ...
+    run_length: int
+    def __init__(self, next_proposal_count: _Optional[int] = ..., next_proposal_min_confidence: _Optional[float] = ..., run_length: _Optional[int] = ...) -> None: ...
 
 class Condition(_message.Message):
     __slots__ = ("step", "accepted_count", "next_token_id")
@@ -60,7 +64,7 @@ class Condition(_message.Message):
     def __init__(self, step: _Optional[int] = ..., accepted_count: _Optional[int] = ..., next_token_id: _Optional[int] = ...) -> None: ...
 
 class VerifyProposalResponse(_message.Message):
-    __slots__ = ("instance_id", "step", "accepted_count", "next_token_id", "length", "queue_time_us", "compute_time_us", "logprobs", "batch_token_count", "target_probabilities", "draft_probabilities", "rollback_time_ns", "accepted_path", "features", "next_proposal", "forced_token_ids", "has_gone_on_plain", "cached_token_count")
+    __slots__ = ("instance_id", "step", "accepted_count", "next_token_id", "length", "queue_time_us", "compute_time_us", "logprobs", "batch_token_count", "target_probabilities", "draft_probabilities", "rollback_time_ns", "accepted_path", "features", "next_proposal", "forced_token_ids", "has_gone_on_plain", "cached_token_count", "run_token_ids")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -79,6 +83,7 @@ class VerifyProposalResponse(_message.Message):
     FORCED_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     HAS_GONE_ON_PLAIN_FIELD_NUMBER: _ClassVar[int]
     CACHED_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    RUN_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     step: int
     accepted_count: int
@@ -97,7 +102,8 @@ class VerifyProposalResponse(_message.Message):
     forced_token_ids: _containers.RepeatedScalarFieldContainer[int]
     has_gone_on_plain: bool
     cached_token_count: int
-    def __init__(self, instance_id: _Optional[str] = ..., step: _Optional[int] = ..., accepted_count: _Optional[int] = ..., next_token_id: _Optional[int] = ..., length: _Optional[int] = ..., queue_time_us: _Optional[int] = ..., compute_time_us: _Optional[int] = ..., logprobs: _Optional[_Iterable[_Union[_logprobs_pb2.TokenLogprobs, _Mapping]]] = ..., batch_token_count: _Optional[int] = ..., target_probabilities: _Optional[_Iterable[float]] = ..., draft_probabilities: _Optional[_Iterable[float]] = ..., rollback_time_ns: _Optional[int] = ..., accepted_path: _Optional[_Iterable[int]] = ..., features: _Optional[_Union[_features_pb2.Features, _Mapping]] = ..., next_proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ..., forced_token_ids: _Optional[_Iterable[int]] = ..., has_gone_on_plain: _Optional[bool] = ..., cached_token_count: _Optional[int] = ...) -> None: ...
+    run_token_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, instance_id: _Optional[str] = ..., step: _Optional[int] = ..., accepted_count: _Optional[int] = ..., next_token_id: _Optional[int] = ..., length: _Optional[int] = ..., queue_time_us: _Optional[int] = ..., compute_time_us: _Optional[int] = ..., logprobs: _Optional[_Iterable[_Union[_logprobs_pb2.TokenLogprobs, _Mapping]]] = ..., batch_token_count: _Optional[int] = ..., target_probabilities: _Optional[_Iterable[float]] = ..., draft_probabilities: _Optional[_Iterable[float]] = ..., rollback_time_ns: _Optional[int] = ..., accepted_path: _Optional[_Iterable[int]] = ..., features: _Optional[_Union[_features_pb2.Features, _Mapping]] = ..., next_proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ..., forced_token_ids: _Optional[_Iterable[int]] = ..., has_gone_on_plain: _Optional[bool] = ..., cached_token_count: _Optional[int] = ..., run_token_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class StreamVerificationsRequest(_message.Message):
     __slots__ = ("calls",)

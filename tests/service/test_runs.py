@@ -1,0 +1,185 @@
+"""A run: several tokens without a proposal in one answer, with the bits of as many calls."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+
+from specpair.v1 import sequence_service_pb2 as sequences_pb
+from specpair.v1 import target_service_pb2 as pb
+from tests.service.conditional import PROMPT, Gate, close, open_sequence, until
+from tests.service.distributions import RULES
+from tests.service.targets_with_heads import running_targets
+from tests.services import RunningModel
+
+COUNT = 12
+PLAIN: dict[str, Any] = {"temperature": 0.0, "seed": 1}
+SAMPLED: dict[str, Any] = {
+    "temperature": 0.9,
+    "seed": 5,
+    "repetition_penalty": 1.3,
+    "frequency_penalty": 0.5,
+    "min_p": 0.01,
+    "logit_bias": {3: 1.0},
+    "stop_token_ids": [2],
+    "min_tokens": 20,
+}
+
+
+@pytest.fixture(scope="module")
+async def targets(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[str, RunningModel]]:
+    async with running_targets(tmp_path_factory.mktemp("models")) as running:
+        yield running
+
+
+@pytest.fixture
+def target(targets: dict[str, RunningModel]) -> RunningModel:
+    return targets["none"]
+
+
+def call(name: str, step: int, length: int, run_length: int, following: int | None = None) -> pb.VerifyProposalRequest:
+    """The call of a run whose last step is `step`, after `length` tokens; `following` is the length of the next one, if
+    that is promised."""
+    continuation = None if following is None else pb.Continuation(run_length=following)
+    return pb.VerifyProposalRequest(
+        sequence_id=name, step=step, base_length=length, run_length=run_length, continuation=continuation
+    )
+
+
+def given(answer: pb.VerifyProposalResponse) -> list[int]:
+    return [answer.next_token_id, *answer.run_token_ids]
+
+
+async def tokens_of(target: RunningModel, name: str, runs: list[int], *, promised: bool = False) -> tuple[Any, Any]:
+    """The tokens and logprobs of an open sequence in runs of these lengths; each is promised with the one before, if
+    any is."""
+    tokens: list[int] = []
+    logprobs: list[Any] = []
+    step = -1
+    for place, count in enumerate(runs):
+        step += count
+        following = runs[place + 1] if promised and place + 1 < len(runs) else None
+        answer = await target.hot.VerifyProposal(call(name, step, len(PROMPT) + len(tokens), count, following))
+        tokens += given(answer)
+        logprobs += answer.logprobs
+        assert answer.length == len(PROMPT) + len(tokens)
+        assert answer.step == step
+        if following is not None:
+            await until(lambda last=step + following: target.host.sequences.get(name).last_step == last)
+    return tokens, logprobs
+
+
+@pytest.mark.parametrize("rule", ["token", "block", "coupled"])
+@pytest.mark.parametrize("sampling", [PLAIN, {"temperature": 1.0, "seed": 9}, SAMPLED])
+async def test_runs_have_the_bits_of_single_calls(target: RunningModel, sampling: dict[str, Any], rule: str) -> None:
+    expected = None
+    for number, runs in enumerate(([1] * COUNT, [COUNT], [1, 4, 2, 5], [3, 3, 3, 3])):
+        for promised in (False, True):
+            name = f"{number} {promised}"
+            await open_sequence(target, name, sampling=sampling, logprobs=2, rule=RULES[rule])
+            found = await tokens_of(target, name, runs, promised=promised)
+            expected = expected or found
+            assert found == expected
+            await close(target, names=[name])
+    assert expected is not None
+    assert len(expected[0]) == len(expected[1]) == COUNT
+
+
+async def test_runs_share_passes_with_others(target: RunningModel) -> None:
+    for name, seed in (("a", 1), ("b", 2)):
+        await open_sequence(target, name, sampling={"temperature": 1.0, "seed": seed})
+    alone = [(await tokens_of(target, name, [1] * 6))[0] for name in ("a", "b")]
+    await close(target, names=["a", "b"])
+    for name, seed in (("a", 1), ("b", 2)):
+        await open_sequence(target, name, sampling={"temperature": 1.0, "seed": seed})
+    with Gate(target):
+        calls = [target.hot.VerifyProposal(call(name, 5, len(PROMPT), 6)) for name in ("a", "b")]
+        await until(lambda: all(target.host.sequences.get(name).last_step == 5 for name in ("a", "b")))
+    answers = [await one for one in calls]
+    assert [given(answer) for answer in answers] == alone
+    assert all(answer.batch_token_count >= 2 for answer in answers)
+    await close(target, names=["a", "b"])
+
+
+async def test_a_token_that_ends_the_output_ends_the_run(target: RunningModel) -> None:
+    await open_sequence(target, "a", sampling=PLAIN)
+    (tokens, _) = await tokens_of(target, "a", [8])
+    stop = next(token for place, token in enumerate(tokens) if place >= 2 and token not in tokens[:place])
+    await open_sequence(target, "b", sampling={**PLAIN, "stop_token_ids": [stop]})
+    answer = await target.hot.VerifyProposal(call("b", 7, len(PROMPT), 8, following=4))
+    assert given(answer) == tokens[: tokens.index(stop) + 1]
+    assert answer.length == len(PROMPT) + len(given(answer))
+    with Gate(target):  # a pass would stop here
+        assert target.host.sequences.get("b").last_step == 7
+    await close(target, names=["a", "b"])
+
+
+async def test_a_lost_answer_is_repeated_and_another_run_conflicts(target: RunningModel) -> None:
+    await open_sequence(target, "a", sampling={"temperature": 1.0, "seed": 3})
+    first = await target.hot.VerifyProposal(call("a", 4, len(PROMPT), 5))
+    assert await target.hot.VerifyProposal(call("a", 4, len(PROMPT), 5)) == first
+    with pytest.raises(grpc.aio.AioRpcError) as conflict:
+        await target.hot.VerifyProposal(call("a", 4, len(PROMPT), 4))
+    assert conflict.value.code() is grpc.StatusCode.ALREADY_EXISTS
+    with pytest.raises(grpc.aio.AioRpcError) as stale:  # its first step is 3
+        await target.hot.VerifyProposal(call("a", 7, first.length, 5))
+    assert "step 3 is past" in str(stale.value.details())
+    assert len(given(await target.hot.VerifyProposal(call("a", 7, first.length, 3)))) == 3
+    await close(target, names=["a"])
+
+
+async def test_a_sequence_that_is_closed_in_a_run_leaves_nothing(target: RunningModel) -> None:
+    await open_sequence(target, "a", sampling=PLAIN)
+    with Gate(target):
+        running = target.hot.VerifyProposal(call("a", 63, len(PROMPT), 64))
+        await until(lambda: target.host.sequences.get("a").last_step == 63)
+        await target.sequences.CloseSequence(sequences_pb.CloseSequenceRequest(sequence_id="a"))
+    with pytest.raises(grpc.aio.AioRpcError):
+        await running
+    await target.host.engine.check_integrity()
+    assert not target.host.sequences.count
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"run_length": 65, "step": 99}, "run_length"),
+        ({"run_length": 5, "step": 3}, "begins before step 0"),
+        ({"run_length": 2, "feature_layers": [0]}, "with feature_layers"),
+        ({"run_length": 2, "max_forced_tokens": 1}, "with max_forced_tokens"),
+        ({"run_length": 2, "proposal": {"token_ids": [1]}}, "with proposal"),
+        ({"continuation": {"run_length": 65}}, "continuation.run_length"),
+    ],
+)
+async def test_what_is_no_run_is_refused(target: RunningModel, changes: dict[str, Any], problem: str) -> None:
+    await open_sequence(target, "a", sampling=PLAIN)
+    request = pb.VerifyProposalRequest(**{"sequence_id": "a", "step": 8, "base_length": len(PROMPT), **changes})
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await target.hot.VerifyProposal(request)
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert problem in str(refused.value.details())
+    await close(target, names=["a"])
+
+
+async def test_a_target_with_a_head_takes_none(targets: dict[str, RunningModel]) -> None:
+    target = targets["chains"]
+    info = await target.sequences.GetModelInfo(sequences_pb.GetModelInfoRequest())
+    assert info.longest_run == 0
+    await open_sequence(target, "a", sampling=PLAIN)
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await target.hot.VerifyProposal(call("a", 1, len(PROMPT), 2))
+    assert "run_length" in str(refused.value.details())
+    await close(target, names=["a"])
+
+
+async def test_a_run_that_would_not_fit_is_refused(target: RunningModel) -> None:
+    room = target.host.facts.max_model_len
+    await target.sequences.OpenSequence(
+        sequences_pb.OpenSequenceRequest(sequence_id="a", token_ids=[1] * (room - 2), sampling=PLAIN)
+    )
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await target.hot.VerifyProposal(call("a", 3, room - 2, 4))
+    assert "at most" in str(refused.value.details())
+    assert len(given(await target.hot.VerifyProposal(call("a", 3, room - 2, 3)))) == 3
+    await close(target, names=["a"])
