@@ -161,6 +161,16 @@ class CoordinatorConfig:
             SPECULATION,
         ),
     ] = WorkAhead.AUTO
+    stream_interval: Annotated[
+        float,
+        Range(0.0, 1.0),
+        Flag(
+            "Seconds of text that a client gets at a time where nothing is proposed: the target then gives several "
+            "tokens in one answer, which spares work. 0 sends each by itself. It changes no token.",
+            SPECULATION,
+            metavar="SECONDS",
+        ),
+    ] = 0.05
     unmasked_drafts: Annotated[
         bool,
         Flag(

@@ -47,8 +47,8 @@ class Acceptance:
     network_time: float = 0.0
 
     def add(self, ended: Round) -> None:
-        """One round, with or without proposals."""
-        self.round_count += 1
+        """One round, with or without proposals. Each pass of a run counts as a round."""
+        self.round_count += ended.judged.pass_count
         self.fallback_count += ended.has_fallen_back
         if ended.ahead is not None:
             self.ahead_counts[ended.ahead] += 1

@@ -136,10 +136,10 @@ class Generation:
         try:
             await self._open()
             yield await self._first_part()
-            step = self._first_step
+            step = self._first_step + 1
             while self.output.finish_reason is None:
-                step += 1
-                yield await self._next_part(step)
+                part, step = await self._next_part(step)
+                yield part
         finally:
             self.closing = self._pair.background.spawn(self._close())
             if self._early is not None:
@@ -177,16 +177,17 @@ class Generation:
         self.proposals.start_clock()
         return self._commit(first)
 
-    async def _next_part(self, step: int) -> OutputPart:
+    async def _next_part(self, step: int) -> tuple[OutputPart, int]:
+        """What the round of this step adds, and the step after it."""
         self._round_start = time.perf_counter()  # time before this is the pause of a client that is slow to read
         with span("round", sequence=self.sequence_id, step=step) as traced:
-            begun = await self.proposals.next_round(step, self._history, self._longest_block())
+            begun = await self.proposals.next_round(step, self._history, self._longest_block(), self._longest_run())
             verdict = await self._verify(begun)
             traced.set(proposed=begun.drafted_count, accepted=verdict.accepted_count)
             if begun.ahead is not None:
                 traced.set(ahead=begun.ahead.value)
         self.proposals.end(begun, verdict)
-        return self._commit(begun)
+        return self._commit(begun), step + verdict.pass_count
 
     async def _verify(self, begun: Round) -> Verdict:
         """The verdict; if the target refuses the proposal or fails on it, the verdict of a plain round.
@@ -210,9 +211,9 @@ class Generation:
         """The target's verdict. Raises SpecpairError if it does not fit the proposal."""
         proposal = begun.proposed.proposal if begun.proposed is not None and begun.drafted_count else None
         verdict = await self._ask_target(begun, proposal)
-        committed_count = verdict.accepted_count + 1
-        if self.has_logprobs and len(verdict.logprobs) != committed_count:
-            raise SpecpairError(f"the target sent {len(verdict.logprobs)} logprobs for {committed_count} tokens")
+        count = verdict.committed_count
+        if self.has_logprobs and len(verdict.logprobs) != count:
+            raise SpecpairError(f"the target sent {len(verdict.logprobs)} logprobs for {count} tokens")
         return verdict
 
     async def _ask_target(self, begun: Round, proposal: Proposal | None) -> Verdict:
@@ -238,9 +239,11 @@ class Generation:
         following = begun.following_order
         if following is None or self._forks_due:
             return None
-        left = self.output.remaining_tokens - begun.depth - 1
+        left = self.output.remaining_tokens - begun.depth - begun.order.run_length
         needed = 1 + max(begun.order.count, following.count + 1 if following.count else 0)
-        return following if left >= needed else None
+        if left < needed:
+            return None
+        return following if following.run_length <= left else replace(following, run_length=left)
 
     def _may_go_on_plain(self, begun: Round) -> bool:
         """Whether the target may go on without a proposal if none is there: the draft prepares some, the output is the
@@ -269,9 +272,17 @@ class Generation:
             limits.append(self._draft.room(len(self._history)))
         return max(min(limits), 0)
 
+    def _longest_run(self) -> int:
+        """The most tokens to ask for without a proposal: one where each is reported or needs something of its own."""
+        request = self.request
+        if self._forks_due or request.include_rounds or request.structured_output is not None:
+            return 1
+        return min(self.output.remaining_tokens, max(self._pair.target.info.longest_run, 1))
+
     def _commit(self, judged: Round) -> OutputPart:
         drafted, verdict = judged.token_ids, judged.judged
-        tokens = [*(drafted[index] for index in verdict.path), verdict.next_token_id, *verdict.forced_ids]
+        accepted = (drafted[index] for index in verdict.path)
+        tokens = [*accepted, verdict.next_token_id, *verdict.run_ids, *verdict.forced_ids]
         self._history += tokens
         committed = self.output.commit(tokens)
         kept = committed.kept_count
@@ -320,4 +331,4 @@ def _origins(judged: Round) -> list[Origin]:
     if judged.drafted_count:
         own = Origin.BONUS if judged.is_whole else Origin.CORRECTION
     forced = [Origin.FORCED] * len(judged.judged.forced_ids)
-    return [Origin.ACCEPTED] * judged.accepted_count + [own] + forced
+    return [Origin.ACCEPTED] * judged.accepted_count + [own] * judged.judged.pass_count + forced

@@ -10,20 +10,18 @@ from coordinator.adaptive import PLAIN, Decision, OutputLength
 from coordinator.outputs.acceptance import Acceptance
 from coordinator.outputs.own_proposals import OwnProposals, own_drafter
 from coordinator.outputs.preparations import Preparations
+from coordinator.outputs.proposal_problem import problem_of
 from coordinator.outputs.round import Round
+from coordinator.outputs.run_length import RunLength
 from coordinator.outputs.shadow_proposal import ShadowProposal
 from coordinator.outputs.sources import chosen, text_drafter
 from coordinator.outputs.text_draft import TextDraft
 from coordinator.pair import Pair
-from coordinator.peers import NO_ORDER, Proposed, Verdict
+from coordinator.peers import NO_ORDER, OwnOrder, Verdict
 from coordinator.peers.proposal_source import ProposalSource
 from coordinator.requests.request import GenerationRequest
 from specpair.errors import InvalidDistributionError, SpecpairError
 from specpair.options import Drafter
-from specpair.rpc.sizes import MAX_MESSAGE_BYTES
-
-MAX_PROPOSAL_BYTES = MAX_MESSAGE_BYTES - 64 * 1024
-"""Largest proposal sent to the target; the remainder is for the rest of its message."""
 
 MOST_PASSED_OVER = 3
 """Rounds in a row for whose proposals the target does not wait."""
@@ -75,6 +73,7 @@ class Proposals:
         self._next: Decision | None = None
         """The decision for the next round, if it was made in advance: the draft is preparing proposals by it, or the
         target was told of a plain round."""
+        self._run = RunLength(pair.config.stream_interval)
         self._is_opening = False
         """Whether the draft was asked to read the prompt beside the target."""
         self._is_passed_over = False
@@ -159,8 +158,9 @@ class Proposals:
         if preparation is not None and self._draft.prepare(first.step, history, preparation):
             first.prepared_count, self._next = preparation.count, newest
 
-    async def next_round(self, step: int, history: Sequence[int], longest: int) -> Round:
-        """A round with at most `longest` proposed tokens; none if none pay or the draft has none."""
+    async def next_round(self, step: int, history: Sequence[int], longest: int, longest_run: int = 1) -> Round:
+        """A round with at most `longest` proposed tokens; none if none pay or the draft has none. If none are asked for
+        it may be a run of `longest_run` tokens."""
         begun = Round(step=step, rule=self._request.rule, began_at=time.perf_counter())
         begun.accepted_before = self._latest_accepted
         if self._length is not None:
@@ -181,10 +181,18 @@ class Proposals:
             await self._ask(begun, history, decision, newest)
         elif newest.shadow_length:
             self._guess(step, history, newest.shadow_length)
-        if decision.is_probe or not (decision.length or newest.length):
-            self._next, begun.following_order = PLAIN, NO_ORDER
+        self._plan_run(begun, decision, newest, longest_run)
         begun.drafter = self.asked_drafter
         return begun
+
+    def _plan_run(self, begun: Round, decision: Decision, newest: Decision, longest: int) -> None:
+        """Asks for a run if nothing is proposed, and decides on the next round if that is plain in any case."""
+        is_known = self._run.promised > 0
+        if not decision.length and (is_known or not newest.length):
+            begun.order = OwnOrder(run_length=self._run.decide(longest))
+        if decision.is_probe or not (decision.length or newest.length):
+            self._run.promised = min(self._run.usual, longest)
+            self._next, begun.following_order = PLAIN, OwnOrder(run_length=self._run.promised)
 
     def promise(self, *, is_promised: bool) -> None:
         """Notes whether the target is told that the next round has no proposal. A head in the target proposes in the
@@ -208,9 +216,12 @@ class Proposals:
         self.acceptance.add(judged)
         assert self._length is not None and self._preparations is not None
         self._preparations.add(judged, self._length)
-        self._length.add(judged)
         is_speculating = self._can_propose and self._request.num_speculative_tokens != 0
-        self._uncounted.append((judged, self._length.plain_time(judged) if is_speculating else None))
+        for one in judged.passes():
+            self._length.add(one)
+            self._uncounted.append((one, self._length.plain_time(one) if is_speculating else None))
+        if not judged.asked_count:
+            self._run.add(judged.elapsed, verdict.committed_count)
         loop = asyncio.get_running_loop()
         loop.call_soon(loop.call_soon, self._count)  # calls are sent one turn of the loop after they are made
 
@@ -322,17 +333,3 @@ class Proposals:
         )
         if begun.answer is not None and (problem := problem_of(begun.answer, decision.length, tree_tokens)) is not None:
             self.refuse(begun, problem)
-
-
-def problem_of(answer: Proposed, length: int, tree_tokens: int) -> SpecpairError | None:
-    """What is wrong with the proposal before the target sees it; None if nothing is."""
-    if answer.parents and not tree_tokens:
-        return InvalidDistributionError("proposal.parent_indices", "make a tree, and no tree was asked for")
-    count = max(length, tree_tokens)
-    if len(answer.token_ids) > count:
-        return InvalidDistributionError("proposal", f"has more than {count} tokens", limit=count)
-    if answer.depth > length:
-        return InvalidDistributionError("proposal", f"has more than {length} tokens on a path", limit=length)
-    if (size := answer.proposal.ByteSize()) > MAX_PROPOSAL_BYTES:
-        return InvalidDistributionError("proposal", f"has {size} bytes", limit=MAX_PROPOSAL_BYTES)
-    return None

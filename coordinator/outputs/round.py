@@ -20,6 +20,7 @@ class Round:
     """
 
     step: int
+    """The first one of a run."""
     rule: Rule
     asked_count: int = 0
     """Tokens to ask the draft for; 0 in a plain round."""
@@ -28,7 +29,7 @@ class Round:
     prepared_count: int = 0
     """Tokens of each proposal that the draft prepares for the next round; 0 if it does not work ahead."""
     order: OwnOrder = NO_ORDER
-    """What the target itself shall propose for the next round."""
+    """What the target itself shall propose for the next round, or the run that it shall give."""
     following_order: OwnOrder | None = None
     """The order of the next round, if that is known to have no proposal of a draft; else None."""
     accepted_before: int = 0
@@ -92,6 +93,21 @@ class Round:
             waited = max(self.proposed.asked_for - verdict.begun_before, 0.0)
             self.answer = self.proposed = replace(self.proposed, waited=waited)
         self._add_up(self.proposed, verdict.times)
+
+    def passes(self) -> list["Round"]:
+        """The passes of a run, each as a round of its own with its share of the times; else this round alone."""
+        count = self.judged.pass_count
+        if count == 1:
+            return [self]
+        share = replace(
+            self,
+            period=self.period / count,
+            elapsed=self.elapsed / count,
+            verify_compute=self.verify_compute / count,
+            network_time=self.network_time / count,
+            rollback_time=self.rollback_time / count,
+        )
+        return [share] * count
 
     def _add_up(self, proposed: Proposed | None, verify: CallTimes) -> None:
         """Adds up the parts of its time; what the draft computed before it is none of them."""

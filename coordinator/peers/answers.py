@@ -155,6 +155,8 @@ class Verdict:
     """Of the proposed tokens; also empty if the draft sent no distributions."""
     proposal: proposal_pb2.Proposal | None = None
     """A proposal for the next round, from a target that drafts itself; else None."""
+    run_ids: Sequence[int] = ()
+    """The tokens of a run after the next token."""
     forced_ids: Sequence[int] = ()
     """The only tokens that the structured output allows after the next token, if requested."""
     has_gone_on_plain: bool = False
@@ -167,6 +169,16 @@ class Verdict:
     @property
     def accepted_count(self) -> int:
         return len(self.path)
+
+    @property
+    def pass_count(self) -> int:
+        """Forward passes that gave tokens."""
+        return 1 + len(self.run_ids)
+
+    @property
+    def committed_count(self) -> int:
+        """Tokens that the target has committed."""
+        return self.accepted_count + self.pass_count
 
 
 def accepted_path(
@@ -187,6 +199,13 @@ def accepted_path(
     if not is_path:
         raise SpecpairError(f"the target accepted {list(path)}, which is no path of the proposal")
     return path
+
+
+def run_tokens(answer: target_service_pb2.VerifyProposalResponse, run_length: int) -> tuple[int, ...]:
+    """The tokens of a run after the first. Raises SpecpairError if they are more than were asked for."""
+    if 1 + len(answer.run_token_ids) > run_length:
+        raise SpecpairError(f"the target gave {1 + len(answer.run_token_ids)} tokens; {run_length} were asked for")
+    return tuple(answer.run_token_ids)
 
 
 def forced_tokens(answer: target_service_pb2.VerifyProposalResponse, most: int) -> tuple[int, ...]:

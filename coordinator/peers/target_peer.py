@@ -4,7 +4,15 @@ import time
 from collections.abc import Sequence
 
 from coordinator.peers.ahead_blocks import BlockKey
-from coordinator.peers.answers import Scores, Verdict, accepted_path, call_times, early_call_times, forced_tokens
+from coordinator.peers.answers import (
+    Scores,
+    Verdict,
+    accepted_path,
+    call_times,
+    early_call_times,
+    forced_tokens,
+    run_tokens,
+)
 from coordinator.peers.beam_answers import TreeRows, tree_rows
 from coordinator.peers.failures import known_failures
 from coordinator.peers.model_peer import ModelPeer
@@ -40,8 +48,8 @@ class TargetPeer(ModelPeer):
         may_go_on_plain: bool = False,
     ) -> Verdict:
         """Judges a proposal after the `base_length` tokens that the target holds and the `appended` ones; without one,
-        gives the next token. The target then proposes what is in `order` for the next step, and names up to
-        `max_forced` forced ones.
+        gives the next token, or a run of them whose first step is `step`. The target then proposes what is in `order`
+        for the next step, and names up to `max_forced` forced ones.
 
         With a `following_order` the call of the next step is known, by this order: the target begins with it as soon as
         it has the verdict. If it `may_go_on_plain` it may begin without a proposal, if none is there, and says so. If
@@ -49,10 +57,11 @@ class TargetPeer(ModelPeer):
         """
         request = target_service_pb2.VerifyProposalRequest(
             sequence_id=sequence_id,
-            step=step,
+            step=step + order.run_length - 1,
             base_length=base_length,
             proposal=proposal,
             include_probabilities=include_probabilities,
+            run_length=_run_length(order),
             next_proposal_count=order.count,
             next_proposal_min_confidence=order.min_confidence,
             appended_token_ids=appended,
@@ -72,6 +81,7 @@ class TargetPeer(ModelPeer):
             target_probabilities=tuple(response.target_probabilities),
             draft_probabilities=tuple(response.draft_probabilities),
             proposal=response.next_proposal if response.HasField("next_proposal") else None,
+            run_ids=run_tokens(response, order.run_length),
             forced_ids=forced_tokens(response, max_forced),
             has_gone_on_plain=may_go_on_plain and response.has_gone_on_plain,
             cached_token_count=response.cached_token_count,
@@ -123,8 +133,15 @@ def _condition(key: BlockKey) -> target_service_pb2.Condition:
 
 def _continuation(order: OwnOrder) -> target_service_pb2.Continuation:
     return target_service_pb2.Continuation(
-        next_proposal_count=order.count, next_proposal_min_confidence=order.min_confidence
+        next_proposal_count=order.count,
+        next_proposal_min_confidence=order.min_confidence,
+        run_length=_run_length(order),
     )
+
+
+def _run_length(order: OwnOrder) -> int:
+    """As older services know it: a single token is no run."""
+    return order.run_length if order.run_length > 1 else 0
 
 
 def unpinned(entry: logprobs_pb2.TokenLogprobs) -> logprobs_pb2.TokenLogprobs:

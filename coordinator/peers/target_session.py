@@ -149,9 +149,9 @@ class TargetSession:
         """The verdict of one round. Raises PeerUnavailableError if no target answers in time.
 
         `on_sent` is called soon after the call was sent: from then on `verify_early` may send what follows it, unless
-        forced tokens are asked for, up to `max_forced`. The target is asked for `order`; one without a head ignores it.
-        A `following_order` promises the call of the next step, with this order and with what the target itself proposes
-        now, whole, or nothing: the target goes on to it at once. If it `may_go_on_plain` the verdict says if it did.
+        forced tokens are asked for, up to `max_forced`. The target is asked for `order`, as far as it can; `step` is
+        the first one of a run. A `following_order` promises the next call, with this order and with what the target
+        proposes now, whole, or nothing: it goes on to it at once. If it `may_go_on_plain` the verdict says if it did.
         """
         begun_name: str | None = None
         """Of the sequence where the target may have begun with the call before it is made."""
@@ -162,7 +162,7 @@ class TargetSession:
             was_begun = begun_name == self._name
             forced = 0 if was_begun else max_forced  # what the target may have begun with asked for none
             following = None if following_order is None else link.order_of(following_order)
-            self._promised = None if following is None else (self._name, step + 1)
+            self._promised = None if following is None else (self._name, step + own_order.run_length)
             after = {"following_order": following, "may_go_on_plain": may_go_on_plain and link.goes_on_plain}
             return link.peer.verify(*body, forced, was_begun=was_begun, **after)
 
@@ -172,7 +172,7 @@ class TargetSession:
             verdict = await self._asked(step, history, ask, on_sent)
             if verdict.has_gone_on_plain:
                 self._promised = (self._name, step + 1)
-            self._held_length = len(history) + verdict.accepted_count + 1
+            self._held_length = len(history) + verdict.committed_count
             return verdict
 
     def _begun_name(self, step: int, history: Sequence[int]) -> str | None:

@@ -32,11 +32,14 @@ class TargetLink(Link[TargetPeer]):
         return self.is_there
 
     def order_of(self, order: OwnOrder) -> OwnOrder:
-        """What the target itself can propose of an order: nothing without a head."""
+        """What the target itself can do of an order: it proposes nothing without a head."""
         info = self.info
-        if not order.count or info is None or not info.drafters:
+        if info is None:
             return NO_ORDER
-        return replace(order, count=min(order.count, info.max_num_speculative_tokens))
+        run_length = max(min(order.run_length, info.longest_run), 1)
+        if not order.count or not info.drafters:
+            return NO_ORDER if run_length == 1 else OwnOrder(run_length=run_length)
+        return replace(order, count=min(order.count, info.max_num_speculative_tokens), run_length=run_length)
 
     @property
     def goes_on_plain(self) -> bool:
@@ -110,6 +113,7 @@ def combined(infos: Sequence[ModelInfo]) -> ModelInfo:
         max_num_seqs=sum(info.max_num_seqs for info in infos),
         runs_trees=all(info.runs_trees for info in infos),
         takes_withheld_distributions=all(info.takes_withheld_distributions for info in infos),
+        longest_run=min(info.longest_run for info in infos),
         encoder_decoder=min((info.encoder_decoder for info in infos), key=shortest),
     )
 

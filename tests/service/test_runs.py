@@ -137,8 +137,7 @@ async def test_a_sequence_that_is_closed_in_a_run_leaves_nothing(target: Running
         await target.sequences.CloseSequence(sequences_pb.CloseSequenceRequest(sequence_id="a"))
     with pytest.raises(grpc.aio.AioRpcError):
         await running
-    await target.host.engine.check_integrity()
-    assert not target.host.sequences.count
+    await target.check_clean()
 
 
 @pytest.mark.parametrize(
@@ -174,7 +173,7 @@ async def test_a_target_with_a_head_takes_none(targets: dict[str, RunningModel])
 
 
 async def test_a_run_that_would_not_fit_is_refused(target: RunningModel) -> None:
-    room = target.host.facts.max_model_len
+    room = target.host.sequences.limits.max_model_len
     await target.sequences.OpenSequence(
         sequences_pb.OpenSequenceRequest(sequence_id="a", token_ids=[1] * (room - 2), sampling=PLAIN)
     )

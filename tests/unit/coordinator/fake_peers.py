@@ -11,7 +11,7 @@ from coordinator.peers.answers import CallTimes, Proposed, Scores, Verdict
 from coordinator.peers.draft_peer import DraftPeer
 from coordinator.peers.own_order import NO_ORDER, OwnOrder
 from coordinator.peers.target_peer import TargetPeer
-from specpair.errors import ConflictingBodyError, PeerUnavailableError, SpecpairError
+from specpair.errors import ConflictingBodyError, PeerUnavailableError, SpecpairError, StaleStepError
 from specpair.model_info import ModelInfo
 from specpair.v1.draft_service_pb2 import AheadBlock
 from specpair.v1.logprobs_pb2 import TokenLogprobs
@@ -52,6 +52,8 @@ class FakeTarget(FakeSequences, TargetPeer):
         """Steps after which it might."""
         self.allowed_length = 0
         """The longest that the sequence could become with the last of them."""
+        self.runs: list[int] = []
+        """Tokens that each call asked for without a proposal."""
         self._waiting: list[tuple[str, BlockKey, Proposal]] = []
         self._begun: dict[tuple[str, int], asyncio.Task[None]] = {}
         """Steps that were begun by a call on condition."""
@@ -81,35 +83,36 @@ class FakeTarget(FakeSequences, TargetPeer):
         was_begun: bool = False,
         may_go_on_plain: bool = False,
     ) -> Verdict:
-        index = self.faults.begin()
-        held = self.locate(sequence_id, step, base_length)
+        index, last_step = self.faults.begin(), step + order.run_length - 1
+        held = self.locate(sequence_id, last_step, base_length)
         assert not appended, "only forced tokens are appended, and this target names none"
         if (begun := self._begun.get((sequence_id, step))) is not None:
             if not (await asyncio.wait([begun], timeout=within))[0]:
                 raise PeerUnavailableError(f"the peer did not answer within {within:g} s", timeout=within)
-        elif step != held.last_step:
-            await held.work(min(self.delay, within))
+        elif last_step != held.last_step:
+            await held.work(min(self.delay * order.run_length, within))
         if self.delay > within:
             raise PeerUnavailableError(f"the peer did not answer within {within:g} s", timeout=within)
-        answer = self._verdict(held, step, base_length, proposal)
+        answer = self._verdict(held, step, base_length, proposal, order.run_length)
         if begun is not None:
             answer = replace(answer, begun_before=VERIFY_TIMES.compute)
         self._decide(sequence_id, held)
         self.promises.append(following_order)
+        self.runs.append(order.run_length)
         if may_go_on_plain:
             self.allowed_steps.append(step)
             self.allowed_length = base_length + len(proposal.token_ids if proposal else ()) + 1
             answer = self._go_on_plain(sequence_id, held, step, answer)
-        if following_order is not None and held.last_step == step:
-            self._go_on(sequence_id, held, step + 1)
+        if following_order is not None and held.last_step == last_step:
+            self._go_on(sequence_id, held, last_step + 1, following_order.run_length)
         self.faults.end(index)
         return answer
 
-    def _go_on(self, sequence_id: str, held: Held, step: int) -> None:
+    def _go_on(self, sequence_id: str, held: Held, step: int, run_length: int = 1) -> None:
         """Begins with the next step, without a proposal: a call of it with one then conflicts."""
         if (sequence_id, step) not in self._begun:
             self.gone_on_count += 1
-            self._begun[sequence_id, step] = asyncio.create_task(self._judge_plainly(held, step))
+            self._begun[sequence_id, step] = asyncio.create_task(self._judge_plainly(held, step, run_length))
 
     def _go_on_plain(self, sequence_id: str, held: Held, step: int, answer: Verdict) -> Verdict:
         """The answer, once the next step has begun without a proposal, if no call of it was met and it is to."""
@@ -118,11 +121,11 @@ class FakeTarget(FakeSequences, TargetPeer):
             held.answer = answer = replace(answer, has_gone_on_plain=True)
         return answer
 
-    async def _judge_plainly(self, held: Held, step: int) -> None:
+    async def _judge_plainly(self, held: Held, step: int, run_length: int) -> None:
         length = len(held.tokens)
-        await held.work(self.delay)
+        await held.work(self.delay * run_length)
         with suppress(SpecpairError, AssertionError):  # a sequence at the model's end has no room
-            self._verdict(held, step, length, None)
+            self._verdict(held, step, length, None, run_length)
 
     def verify_early(self, sequence_id: str, key: BlockKey, proposal: Proposal, include_probabilities: bool) -> None:
         self.conditions.append(key)
@@ -160,28 +163,36 @@ class FakeTarget(FakeSequences, TargetPeer):
         with suppress(SpecpairError):
             self._verdict(held, key.step, key.base_length + key.accepted_count + 1, proposal)
 
-    def _verdict(self, held: Held, step: int, base_length: int, proposal: Proposal | None) -> Verdict:
+    def _verdict(
+        self, held: Held, step: int, base_length: int, proposal: Proposal | None, run_length: int = 1
+    ) -> Verdict:
         assert proposal is None or not is_bare(proposal), "nothing is judged without its distributions"
+        assert run_length == 1 or (proposal is None and run_length <= self.model.longest_run)
         drafted = [] if proposal is None else list(proposal.token_ids)
-        if step == held.last_step:
-            if held.last_body != (base_length, drafted):
+        last_step, body = step + run_length - 1, (base_length, drafted, run_length)
+        if last_step == held.last_step:
+            if held.last_body != body:
                 raise ConflictingBodyError("another body")
         else:
-            held.answer = self._judge(held, base_length, drafted)
-            held.last_step, held.last_body = step, (base_length, drafted)
+            if step <= held.last_step:
+                raise StaleStepError("past", last_step=held.last_step)
+            held.answer = self._judge(held, base_length, drafted, run_length)
+            held.last_step, held.last_body = last_step, body
         assert isinstance(held.answer, Verdict)
         return held.answer
 
-    def _judge(self, held: Held, base_length: int, drafted: list[int]) -> Verdict:
+    def _judge(self, held: Held, base_length: int, drafted: list[int], run_length: int) -> Verdict:
         tokens = held.tokens[:base_length]
         while (index := len(tokens) - base_length) < len(drafted) and drafted[index] == next_token(tokens, held.seed):
             tokens.append(drafted[index])
-        tokens.append(next_token(tokens, held.seed))
+        for _ in range(run_length):
+            tokens.append(next_token(tokens, held.seed))
         assert len(tokens) <= self.model.max_model_len
         held.tokens = tokens
         return Verdict(
             path=tuple(range(index)),
-            next_token_id=tokens[-1],
+            next_token_id=tokens[-run_length],
+            run_ids=tuple(tokens[len(tokens) - run_length + 1 :]),
             times=VERIFY_TIMES,
             logprobs=self._logprobs(held, base_length),
         )

@@ -122,9 +122,14 @@ async def bench(
     draft_count: int = 1,
     config: CoordinatorConfig = CONFIG,
     withholds: bool = False,
+    longest_run: int = 0,
 ) -> AsyncIterator[Bench]:
-    """With `withholds` the targets take proposals whose distributions follow."""
-    of_target = {"max_model_len": target_len, "takes_withheld_distributions": withholds}
+    """With `withholds` the targets take proposals whose distributions follow; they give runs of `longest_run`."""
+    of_target = {
+        "max_model_len": target_len,
+        "takes_withheld_distributions": withholds,
+        "longest_run": longest_run,
+    }
     fake_targets = [FakeTarget(model_info(f"t{i}", **of_target), f"target:{i + 1}") for i in range(target_count)]
     fake_drafts = [
         FakeDraft(model_info(f"d{i}", max_model_len=draft_len), f"draft:{i + 1}") for i in range(draft_count)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.outputs import proposals
+from coordinator.outputs import proposal_problem
 from coordinator.peers.answers import GuessCounts, Proposed
 from coordinator.serving.responses import generation_summary
 from specpair.errors import (
@@ -200,7 +200,7 @@ async def test_a_proposal_that_the_target_cannot_bear_costs_no_token() -> None:
 
 
 async def test_a_proposal_that_is_too_large_to_be_passed_on_costs_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proposals, "MAX_PROPOSAL_BYTES", 0)
+    monkeypatch.setattr(proposal_problem, "MAX_PROPOSAL_BYTES", 0)
     async with bench() as b:
         generation = await b.run(pause=0.003)
         assert generation.acceptance.fallback_count and not generation.acceptance.draft_token_count

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.outputs.proposals import problem_of
+from coordinator.outputs.proposal_problem import problem_of
 from coordinator.peers import CallTimes, Proposed
 from specpair.v1.proposal_pb2 import Proposal
 
