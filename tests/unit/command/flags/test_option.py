@@ -52,6 +52,7 @@ GIVEN = {
     "http_allowed_origins": ("https://a ,*", ("https://a", "*")),
     "served_model_name": ("gpt-4, gpt-4o", ("gpt-4", "gpt-4o")),
     "pace": ("20,0.5", (0.02, 0.0005)),
+    "stream_interval": ("0.2", 0.2),
     "reasoning_parser": ("qwen3",) * 2,
 }
 """What is given on the command line and what the field gets, where the type does not say enough."""
