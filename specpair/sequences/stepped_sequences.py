@@ -206,9 +206,8 @@ class SteppedSequences(OpenSequences[Answer]):
         is_sequel: bool = False,
     ) -> "asyncio.Future[Answer]":
         """Takes the step. Calls that depend on it are decided on as soon as it ends."""
-        before = (held.last_step, held.last_body, held.answer)
+        before = (held.last_step, held.last_body, held.answer, held.before)
         kept = held.last if is_sequel else None
-        kept_bytes = 0 if kept is None else kept.answer.result().byte_count
         if kept is None:
             self._answers.release(held)
         self._drop_sequel(held)
@@ -217,15 +216,14 @@ class SteppedSequences(OpenSequences[Answer]):
             try:
                 answer = await finish()
             except BaseException:
-                held.last_step, held.last_body, held.answer = before
-                held.before = None
+                held.last_step, held.last_body, held.answer, held.before = before
                 self._drop_sequel(held)
-                if held.is_open and before[2] is not None:
-                    self._answers.keep(held, before[2].result().byte_count)
+                if held.is_open and held.last is not None:
+                    self._answers.keep(held, stored_bytes(held.last, held.before))
                 raise
             finally:
                 held.touched_at = self._clock()
-            self._answers.keep(held, answer.byte_count + (0 if held.before is None else kept_bytes))
+            self._answers.keep(held, answer.byte_count + stored_bytes(held.before))
             return answer
 
         task = asyncio.get_running_loop().create_task(compute_or_restore())
@@ -263,3 +261,8 @@ def check_not_past(held: HeldSequence[Answer], step: int) -> None:
     """Raises StaleStepError for a step that was taken, or is before one that was."""
     if step <= held.last_step:
         raise StaleStepError(f"step {step} is past; the last one was {held.last_step}", last_step=held.last_step)
+
+
+def stored_bytes(*taken: "TakenStep[Any] | None") -> int:
+    """Memory of the answers of these steps, all of which are done."""
+    return sum(known.answer.result().byte_count for known in taken if known is not None)

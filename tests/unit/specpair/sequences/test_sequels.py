@@ -105,6 +105,20 @@ async def test_a_step_that_fails_is_as_if_it_had_never_begun(target: Target) -> 
     assert (await target.call(1, b"other")).outcome == "b"
 
 
+async def test_a_later_step_that_fails_takes_no_answer_away(target: Target) -> None:
+    await begun(target)
+    target.end(1, "b")
+    await turn()
+    kept = dict(target.store._answers._sizes)
+    later = target.call(2)
+    await turn()
+    target.end_of(2).set_exception(StaleStepError("refused"))
+    assert await refusal(later) is StaleStepError
+    assert target.store._answers._sizes == kept
+    assert (await target.call(0)).outcome == "a"
+    assert (await target.call(1)).outcome == "b"
+
+
 async def test_what_is_wrong_with_it_is_left_to_its_call(target: Target) -> None:
     sequel = target.sequel(0, "z")
 
