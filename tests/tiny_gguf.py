@@ -21,7 +21,14 @@ TEMPLATE = (
     "{% if add_generation_prompt %}<|im_start|>{% endif %}"
 )
 NORMAL_TOKEN, CONTROL_TOKEN = 1, 3
-ARCHITECTURES = {"llama": gguf.MODEL_ARCH.LLAMA, "qwen2": gguf.MODEL_ARCH.QWEN2, "qwen3": gguf.MODEL_ARCH.QWEN3}
+ARCHITECTURES = {
+    "gemma2": gguf.MODEL_ARCH.GEMMA2,
+    "llama": gguf.MODEL_ARCH.LLAMA,
+    "phi3": gguf.MODEL_ARCH.PHI3,
+    "qwen2": gguf.MODEL_ARCH.QWEN2,
+    "qwen3": gguf.MODEL_ARCH.QWEN3,
+    "starcoder2": gguf.MODEL_ARCH.STARCODER2,
+}
 
 
 def make_llama(folder: Path, kind: str = "llama", **changes: Any) -> Path:
@@ -57,7 +64,7 @@ def write_gguf(
 
 def described(config: Any) -> dict[str, Any]:
     """The metadata of a model with the tokenizer of these files."""
-    kind = config.model_type
+    kind, rope = config.model_type, config.rope_parameters
     return {
         "general.name": "tiny",
         f"{kind}.context_length": config.max_position_embeddings,
@@ -66,9 +73,9 @@ def described(config: Any) -> dict[str, Any]:
         f"{kind}.feed_forward_length": config.intermediate_size,
         f"{kind}.attention.head_count": config.num_attention_heads,
         f"{kind}.attention.head_count_kv": config.num_key_value_heads,
-        f"{kind}.attention.layer_norm_rms_epsilon": config.rms_norm_eps,
-        f"{kind}.rope.freq_base": config.rope_parameters["rope_theta"],
-        f"{kind}.rope.dimension_count": head_size(config),
+        **described_norm(config),
+        f"{kind}.rope.freq_base": rope["rope_theta"],
+        f"{kind}.rope.dimension_count": int(head_size(config) * rope.get("partial_rotary_factor", 1.0)),
         f"{kind}.attention.key_length": head_size(config),
         f"{kind}.vocab_size": config.vocab_size,
         "tokenizer.ggml.model": "gpt2",
@@ -81,6 +88,12 @@ def described(config: Any) -> dict[str, Any]:
         "tokenizer.ggml.add_bos_token": False,
         "tokenizer.chat_template": TEMPLATE,
     }
+
+
+def described_norm(config: Any) -> dict[str, float]:
+    if config.model_type == "starcoder2":
+        return {"starcoder2.attention.layer_norm_epsilon": config.norm_epsilon}
+    return {f"{config.model_type}.attention.layer_norm_rms_epsilon": config.rms_norm_eps}
 
 
 def add_entry(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
@@ -111,6 +124,8 @@ def converted(model: Any) -> dict[str, np.ndarray]:
         values = weight.float().numpy()
         if config.model_type == "llama":
             values = turned(values, part, config)
+        if config.model_type == "gemma2" and "norm" in part:
+            values = values + 1
         tensors[f"{names.get_name(part)}.{end}"] = np.ascontiguousarray(values)
     return tensors
 

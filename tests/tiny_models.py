@@ -32,6 +32,8 @@ CONFIGS: dict[str, tuple[type[Any], dict[str, Any]]] = {
     "gpt_neox": (hf.GPTNeoXConfig, SHAPE),
     "opt": (hf.OPTConfig, {**SHAPE, "ffn_dim": 48, "word_embed_proj_dim": 32}),
     "phi": (hf.PhiConfig, SHAPE),
+    "phi3": (hf.Phi3Config, SHAPE),
+    "starcoder2": (hf.Starcoder2Config, SHAPE),
 }
 
 

@@ -9,6 +9,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from specpair.errors import ModelRefusedError
 from specpair.models.gguf_header import ARCHITECTURE, GgufHeader
+from specpair.models.gguf_numbers import complete_numbers
 from specpair.models.gguf_tensor import POSITION_FACTORS
 
 END_OF_TURN = "tokenizer.ggml.eot_token_id"
@@ -21,8 +22,10 @@ FLOATS = {
 
 
 def complete_settings(settings: Any, header: GgufHeader) -> None:
-    """Adds what a configuration of transformers would say. Raises ModelRefusedError for scaled positions."""
+    """Adds what a configuration of transformers would say. Raises ModelRefusedError for what it has no place for, such
+    as scaled positions."""
     refuse_scaled_positions(settings, header)
+    complete_numbers(settings, header)
     name = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(settings.model_type)
     settings.architectures = [name] if name else None
     settings.dtype = stored_dtype(header)
