@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
@@ -23,10 +24,10 @@ class FolderCheckpoint:
     def settings(self) -> Any:
         try:
             return AutoConfig.from_pretrained(self._name, trust_remote_code=False)
-        except (OSError, ValueError, KeyError) as error:
+        except Exception as error:  # transformers checks fields in many ways, and computes with some before that
             where = "is neither a model folder nor a GGUF file nor a reachable Hugging Face id"
             hint = where if not Path(self._name).exists() else "has no readable configuration"
-            raise ModelRefusedError(f"{self._name} {hint}: {first_line(error)}") from error
+            raise ModelRefusedError(f"{self._name} {hint}: {first_line(fault_of(error))}") from error
 
     def model(self, settings: Any, dtype: torch.dtype, device: torch.device, attention: str) -> PreTrainedModel:
         if hasattr(settings, LENDER):  # find_checkpoint sees to local folders
@@ -46,3 +47,8 @@ class FolderCheckpoint:
         except (OSError, SafetensorError) as error:
             raise ModelRefusedError(f"{self._name} cannot be read: {first_line(error)}") from error
         raise ModelRefusedError(f"{self._name} has no {EMBEDDING} to lend")
+
+
+def fault_of(error: BaseException) -> BaseException:
+    """What is wrong with a field, where transformers says first which check of its own found it."""
+    return error.__cause__ or error if isinstance(error, StrictDataclassError) else error

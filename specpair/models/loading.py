@@ -132,7 +132,7 @@ def record_layers(model: PreTrainedModel) -> LayerRecorder:
     except (TypeError, KeyError, AttributeError, RuntimeError, ValueError) as error:
         raise ModelRefusedError(f"{kind} cannot run on packed batches: {first_line(error)}") from error
     expected = model.config.get_text_config().num_hidden_layers
-    if len(recorder.shapes) != expected:
+    if not recorder.shapes or len(recorder.shapes) != expected:
         raise ModelRefusedError(
             f"{kind} sent {len(recorder.shapes)} of its {expected} layers through the attention interface"
         )

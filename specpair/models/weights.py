@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedModel
 
 from specpair.errors import ModelRefusedError
@@ -31,7 +32,7 @@ def read_weights(
             **placed,
             **options,
         )
-    except (OSError, ValueError, ImportError, RuntimeError) as error:
+    except (OSError, ValueError, ImportError, RuntimeError, ArithmeticError, TypeError, SafetensorError) as error:
         raise ModelRefusedError(f"{name} cannot be loaded: {first_line(error)}") from error
     model, report = loaded
     refuse_incomplete(name, report, is_quantized=quantized is not None)

@@ -1,5 +1,6 @@
 """What cannot be served correctly is refused at load, by name; the rest is checked against the model's own logits."""
 
+import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -120,3 +121,37 @@ def test_what_libraries_say_is_in_the_log_of_the_process_alone(
     logging.getLogger(f"{library}.part").warning("retrying")
     assert [record.message for record in caplog.records if record.name == f"{library}.part"] == ["retrying"]
     assert "retrying" not in capsys.readouterr().err
+
+
+def rewritten(folder: Path, file: str, **changes: Any) -> Path:
+    """The folder with other fields in one of its files."""
+    path = folder / file
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    return folder
+
+
+@pytest.mark.parametrize("kept", [0, 4, 100, -1])
+def test_weights_that_were_cut_off_are_refused(kept: int, tmp_path: Path) -> None:
+    """As a download leaves them that was interrupted."""
+    weights = make_model(tmp_path) / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:kept])
+    with pytest.raises(ModelRefusedError, match=f"{tmp_path} cannot be loaded: Error while deserializing header"):
+        load_runner(engine_config(tmp_path))
+
+
+WRONG_FIELDS: dict[str, tuple[dict[str, Any], str]] = {
+    "another type": ({"rms_norm_eps": "small"}, "'rms_norm_eps' expected float"),
+    "sizes that do not divide": ({"hidden_size": 33}, r"hidden size \(33\) is not a multiple"),
+    "an odd head": ({"head_dim": 7}, "even rotary dimension"),
+    "no heads": ({"num_attention_heads": 0}, "modulo by zero"),
+    "no heads of keys": ({"num_key_value_heads": 0}, "by zero"),
+    "no layers": ({"num_hidden_layers": 0}, "sent 0 of its 0 layers"),
+    "an unknown type of weights": ({"dtype": "float8"}, "float8"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_FIELDS)
+def test_a_wrong_field_is_a_refusal_that_says_what_is_wrong(case: str, tmp_path: Path) -> None:
+    fields, reason = WRONG_FIELDS[case]
+    with pytest.raises(ModelRefusedError, match=reason):
+        load_runner(engine_config(rewritten(make_model(tmp_path), "config.json", **fields)))
