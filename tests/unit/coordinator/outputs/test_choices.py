@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from coordinator.outputs.choices import AHEAD, ChoicePart, Choices, merge
 from coordinator.peers import backoff
+from coordinator.serving.draining import Draining
 from specpair.errors import (
     CapacityExhaustedError,
     ConflictingBodyError,
@@ -17,6 +18,7 @@ from specpair.errors import (
     NotFiniteError,
     PeerUnavailableError,
     SequenceNotFoundError,
+    ShuttingDownError,
     SpecpairError,
     StaleStepError,
 )
@@ -248,6 +250,19 @@ async def test_a_source_runs_ahead_of_what_was_taken_but_not_far(count: int) -> 
             asked = sum(source.asked for source in sources)
             assert asked == taken + (AHEAD + 1) * count
     assert all(source.is_closed for source in sources)
+
+
+async def test_what_is_ready_is_given_though_no_wait_is_allowed_any_more() -> None:
+    """As after the grace time of a process: a client that reads slowly gets what was generated for it."""
+    draining, taken = Draining(), list[int]()
+    async with aclosing(merge([Source(100).items()])) as merged:
+        with pytest.raises(ShuttingDownError):
+            while True:
+                taken.append((await draining.unless_over(anext(merged)))[1])
+                if len(taken) == 3:
+                    await asyncio.sleep(0.005)
+                    draining.end()
+    assert taken[: 3 + AHEAD] == list(range(3 + AHEAD))
 
 
 async def test_merging_keeps_the_order_of_each_source_and_waits_for_the_longest() -> None:
