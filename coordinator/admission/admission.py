@@ -94,6 +94,13 @@ class Admission:
         for ticket in self._places.line:
             self._turn_away(ticket, Refusal.SHUTTING_DOWN)
 
+    def advance(self) -> None:
+        """Gives free places to those who wait; to be called when there may be more places than before."""
+        for ticket in self._places.advance():
+            waiter = self._waiters.get(ticket)
+            if waiter is not None and not waiter.done():
+                waiter.set_result(None)
+
     def retry_after(self, output_count: int) -> float:
         """Seconds until `output_count` places are likely to be free, after the requests that wait now."""
         if not self._hold_time.count:
@@ -111,7 +118,7 @@ class Admission:
             raise self._refusal(ticket, offer.refusal)
         if offer.pushed_out is not None:
             self._turn_away(offer.pushed_out, Refusal.PUSHED_OUT)
-        self._advance()
+        self.advance()
 
     async def _wait(self, ticket: Ticket, within: float) -> None:
         if self._places.has(ticket):
@@ -127,13 +134,7 @@ class Admission:
 
     def _leave(self, ticket: Ticket) -> None:
         self._places.leave(ticket)
-        self._advance()
-
-    def _advance(self) -> None:
-        for ticket in self._places.advance():
-            waiter = self._waiters.get(ticket)
-            if waiter is not None and not waiter.done():
-                waiter.set_result(None)
+        self.advance()
 
     def _turn_away(self, ticket: Ticket, reason: Refusal) -> None:
         """Refuses a ticket that waits."""

@@ -53,6 +53,7 @@ class Serving:
             max_outputs_per_client=config.max_requests_per_client,
         )
         self.admission = Admission(lambda: self.output_limit, limits, config.max_queue_wait, pair.metrics.queue)
+        pair.target.news.listen(self.admission.advance)  # a target that comes back has places
         pair.metrics.requests.watch_running(lambda: self.request_count)
 
     @property

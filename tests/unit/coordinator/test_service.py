@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from coordinator.config import CoordinatorConfig
 from coordinator.peers.recovery import Recovery
 from coordinator.service import CoordinatorServicer
+from coordinator.serving.call import Call
 from coordinator.serving.serving import Serving
 from specpair.errors import (
     CapacityExhaustedError,
@@ -28,7 +30,7 @@ from specpair.v1 import sampling_pb2
 from specpair.v1.drafter_pb2 import DRAFTER_BIGRAM, DRAFTER_NGRAM, DRAFTER_UNIGRAM, DRAFTER_UNSPECIFIED
 from tests.unit.coordinator.fake_language import continuation, logprob
 from tests.unit.coordinator.fake_sequences import model_info
-from tests.unit.coordinator.pair_bench import Bench, bench
+from tests.unit.coordinator.pair_bench import Bench, bench, until
 
 CONFIG = CoordinatorConfig(
     server=ServerConfig(port=0),
@@ -247,6 +249,26 @@ async def test_scores_of_another_model_fail_the_request(service: Service) -> Non
     service.target.model = model_info("other", vocab_size=50)
     with pytest.raises(VocabularyMismatchError):
         await anext(service.generate(max_tokens=0, prompt_logprobs=0))
+
+
+async def test_a_target_that_comes_back_brings_its_places_to_those_who_wait() -> None:
+    async with bench(target_count=2) as fakes:
+        for target, link in zip(fakes.targets, fakes.pair.target.links.values(), strict=True):
+            target.model = replace(target.model, max_num_seqs=1)
+            await link.check()
+        config = replace(CONFIG, max_requests=8, max_queued_requests=8)
+        serving = Serving(replace(fakes.pair, config=config))
+        message = pb.GenerateTokensRequest(token_ids={"ids": [5, 17, 3]}, max_tokens=10)  # type: ignore[arg-type]
+        fakes.targets[1].say_health(is_serving=False)
+        await until(lambda: serving.output_limit == 1)
+        async with aclosing(serving.generate(Call(request=message))) as running:
+            await anext(running)
+            waiting = asyncio.create_task(anext(serving.generate(Call(request=message))))
+            await asyncio.sleep(0.05)
+            assert not waiting.done()
+            fakes.targets[1].say_health(is_serving=True)
+            async with asyncio.timeout(5):
+                assert (await waiting).tokens
 
 
 async def test_a_lossy_output_is_called_so(service: Service) -> None:
