@@ -66,6 +66,10 @@ class Link(ABC, Generic[PeerT]):
         """Whether the instance may be called now."""
         return self.is_there and self.breaker.may_admit
 
+    def is_too_short(self, length: int) -> bool:
+        """Whether the checked process takes no sequence of so many tokens."""
+        return self.info is not None and self.info.max_model_len < length
+
     def fail(self, error: SpecpairError) -> None:
         """Notes a failed call: the process did not answer or is about to stop."""
         self.breaker.fail()

@@ -155,4 +155,4 @@ class Pool(Generic[LinkT]):
 
 
 def _bears(link: Link[Any], length: int) -> bool:
-    return link.info is not None and link.info.max_model_len >= length
+    return link.info is not None and not link.is_too_short(length)

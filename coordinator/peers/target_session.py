@@ -31,8 +31,7 @@ CALL_SECONDS = 20.0
 LEAST_TOKENS_PER_SECOND = 10.0
 """A connected target that reads fewer tokens per second counts as hanging."""
 MOST_REPEATS = 2
-"""Repeats of a round whose forward pass failed: the cause may be another sequence in the batch, a lack of memory, or
-its own tokens."""
+"""Repeats of a round whose forward pass failed: through another sequence, a lack of memory, or its own tokens."""
 
 logger = logging.getLogger(__name__)
 
@@ -153,8 +152,7 @@ class TargetSession:
         the first one of a run. A `following_order` promises the next call, with this order and with what the target
         proposes now, whole, or nothing: it goes on to it at once. If it `may_go_on_plain` the verdict says if it did.
         """
-        begun_name: str | None = None
-        """Of the sequence where the target may have begun with the call before it is made."""
+        begun_name: str | None = None  # of the sequence where the target may have begun before the call is made
 
         def ask(link: TargetLink, within: float) -> Coroutine[Any, Any, Verdict]:
             held, own_order = self._held_length, link.order_of(order)
@@ -256,13 +254,15 @@ class TargetSession:
     async def _settle(self, history: Sequence[int], backoff: Backoff, avoided: Sequence[TargetLink] = ()) -> TargetLink:
         """The target where the sequence is open; chooses one and opens it there if necessary."""
         while self._link is None:
-            chosen = self._targets.choose(history, avoided, self._length)
-            if chosen is None:
+            if (chosen := self._targets.choose(history, avoided, self._length)) is None:
                 await backoff.pause(PeerUnavailableError("no target is available"))
             else:
                 self._enter(chosen)
         if not self._is_open:
             await self._open(self._link, history, backoff)
+        if self._link.is_too_short(self._length):  # another process is there by now
+            self._leave()
+            return await self._settle(history, backoff, avoided)
         return self._link
 
     async def _open(self, link: TargetLink, history: Sequence[int], backoff: Backoff) -> None:

@@ -154,3 +154,34 @@ async def test_a_target_that_was_let_go_is_left() -> None:
         b.pair.target.links[held.address].release()
         generated = [token for r in [r async for r in parts] for token in r.token_ids]
         assert generated == continuation(PROMPT, 40)[1:]
+
+
+async def test_a_target_that_comes_back_for_shorter_texts_is_left() -> None:
+    async with bench(target_count=2) as b:
+        parts = b.generation().parts()
+        await anext(parts)
+        first = next(target for target in b.targets if target.held)
+        first.restart()
+        first.model = replace(first.model, max_model_len=20)
+        generated = [token for r in [r async for r in parts] for token in r.token_ids]
+        assert generated == continuation(PROMPT, 40)[1:]
+        await b.check_closed()
+
+
+async def test_a_request_waits_for_a_target_that_bears_it() -> None:
+    async with bench() as b:
+        parts = b.generation().parts()
+        await anext(parts)
+        (link,) = b.pair.target.links.values()
+        b.target.restart()
+        b.target.model = replace(b.target.model, max_model_len=20)
+        rest = asyncio.create_task(anext(parts))
+        await until(lambda: link.info is not None and link.info.max_model_len == 20)
+        await asyncio.sleep(0.05)
+        assert not rest.done()
+        b.target.restart()
+        b.target.model = replace(b.target.model, max_model_len=200)
+        await link.check()
+        generated = [*(await rest).token_ids, *[token for r in [r async for r in parts] for token in r.token_ids]]
+        assert generated == continuation(PROMPT, 40)[1:]
+        await b.check_closed()
