@@ -1,10 +1,11 @@
 """What a draft service loads: the named model and table, else the bundled ones where its drafter needs them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from command.failures import WRONG_USE, CommandError
 from draft_service.config import TABLE_NAME
+from specpair.engine_config import MODEL_KINDS
 from specpair.named_models import BUNDLED, resolve_model
 from specpair.options import Drafter
 
@@ -18,6 +19,19 @@ def check_named(models: Mapping[str, str | None]) -> None:
     for flag, model in models.items():
         if model is not None and not model.strip():
             raise CommandError(f"{flag}: names an empty model", WRONG_USE)
+
+
+def check_there(models: Iterable[tuple[str, str | None]]) -> None:
+    """Raises CommandError, for the same reason, if the model of a flag is a path where nothing is."""
+    for flag, model in models:
+        if model is not None and _is_path(model) and not Path(model).exists():
+            kinds = MODEL_KINDS.replace("`", "")
+            raise CommandError(f"{flag}: there is no {model!r}; a model is {kinds}", WRONG_USE)
+
+
+def _is_path(model: str) -> bool:
+    """Whether it can be no id of a hub, which is `name` or `owner/name`."""
+    return model.startswith((".", "/", "~")) or model.count("/") > 1 or model.endswith(("/", ".gguf"))
 
 
 def model_to_load(model: str | None, drafter: Drafter, usual: str = BUNDLED) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from command.draft_files import check_named, model_to_load, table_to_load
+from command.draft_files import check_named, check_there, model_to_load, table_to_load
 from command.failures import CommandError, friendly
 from command.flags.access import channel_security
 from command.flags.option import configured, options, parameters
@@ -78,7 +78,9 @@ def serve_draft(**values: Any) -> None:
     `specpair serve draft --drafter ngram` loads no model, works with any vocabulary and proposes within a tenth of a
     millisecond. A request may choose any other drafter whose model or table is loaded.
     """
-    check_named({"--model": values["model"], "--own-draft": values["own_draft"]})
+    models = {"--model": values["model"], "--own-draft": values["own_draft"]}
+    check_named(models)
+    check_there(models.items())
     folder = model_to_load(values["model"], values["drafter"])
     config = configured(
         DraftConfig,
@@ -108,6 +110,7 @@ def serve_draft(**values: Any) -> None:
 def serve_target(**values: Any) -> None:
     """Serve the target: its model verifies proposals and decides the text."""
     check_named({"--model": values["model"]})
+    check_there([("--model", values["model"])])
     config = configured(EngineConfig, values, model=resolve_model(values["model"], "target"))
     server = server_config(values)
     with needing_torch():

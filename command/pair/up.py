@@ -12,7 +12,7 @@ from rich.console import Console
 
 from command.connection import coordinator_at
 from command.consoles import console_on
-from command.draft_files import check_named, model_to_load
+from command.draft_files import check_named, check_there, model_to_load
 from command.failures import WRONG_USE, CommandError, friendly
 from command.flags.option import Options, configured, options, parameters
 from command.flags.shared import ChatOption, EncoderInputOption, NoColorOption
@@ -190,9 +190,9 @@ def up(
     service with `specpair serve`.
     """
     check_exposure(values["host"], configured(ServerSecurity, values))
-    check_named({"--target": target, "--own-draft": values["own_draft"]})
     _check_template(values["chat_template"])
     drafts = several_drafts(_draft_or_default(draft, values))
+    _check_models(target, values["own_draft"], drafts)
     once = None
     if prompt is not None or encoder_input is not None:
         request = _request(prompt, encoder_input, values, drafts, is_chat=chat)
@@ -232,6 +232,13 @@ def _draft_or_default(draft: str | None, values: dict[str, Any]) -> str | None:
         return values["drafter"]
     is_alone = draft is None and values["head"] is not None and values["drafter"] is Drafter.MODEL
     return NO_DRAFT if is_alone else draft
+
+
+def _check_models(target: str | None, own_draft: str | None, drafts: SeveralDrafts) -> None:
+    """Raises CommandError for an empty model or a path where nothing is, before anything is started."""
+    named = {"--target": target, "--own-draft": own_draft}
+    check_named(named)
+    check_there([*named.items(), *(("--draft", model) for _, model in drafts.models)])
 
 
 def _check_template(path: str | None) -> None:
