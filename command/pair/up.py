@@ -36,6 +36,7 @@ from command.pair.local_pair import (
     run_children,
     unless_dead,
 )
+from command.pair.ports import check_free
 from command.pair.restarts import keep_running
 from command.pair.several_drafts import NO_DRAFT, SeveralDrafts, left_to_services, several_drafts
 from command.pair.speedup import measure_speedup
@@ -302,9 +303,13 @@ async def _run(
     grace_seconds: float,
     is_quiet: bool,
 ) -> None:
-    """Everything from start to stop; `url` is that of HTTP. A signal stops the services in order at any point."""
+    """Everything from start to stop; `url` is that of HTTP. A signal stops the services in order at any point.
+
+    Raises CommandError for ports that are in use.
+    """
     on_line = ignore_line if is_quiet or once is not None else line_printer(console)
     address = plans[-1].address
+    check_free(plans)
     cancel_on_signals(console)
     try:
         async with run_children(plans, on_line, grace_seconds) as children:

@@ -114,7 +114,9 @@ class ServiceServer:
         try:
             return await self._server.start()
         except RuntimeError:
-            raise BindError(f"cannot listen on {self._config.address}: is the address in use?") from None
+            raise BindError(
+                f"cannot listen on {self._config.address}: it is in use, or none of this machine; see --host and --port"
+            ) from None
 
     def _listen(self, server: grpc.aio.Server, port: int | None) -> int:
         """Has `server` listen on `port`, or on the configured one if None. Raises RuntimeError."""

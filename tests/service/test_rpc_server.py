@@ -89,7 +89,7 @@ async def test_reflection_names_the_services_and_describes_them() -> None:
 async def test_taken_address_is_named() -> None:
     async with draft_server() as (_, port):
         server = ServiceServer(ServerConfig(port=port))
-        with pytest.raises(BindError, match=f"127.0.0.1:{port}"):
+        with pytest.raises(BindError, match=f"127.0.0.1:{port}: it is in use.*see --host and --port"):
             await server.start()
         await server.stop()
 
