@@ -109,7 +109,7 @@ def _read_schema(source: str) -> object:
     try:
         schema = json.loads(source)
     except (ValueError, RecursionError):
-        raise InvalidGrammarError("json_schema is not JSON, or is nested too deeply") from None
+        raise InvalidGrammarError("the schema is not JSON, or is nested too deeply") from None
     if not isinstance(schema, dict | bool):
-        raise InvalidGrammarError("json_schema must be an object")
+        raise InvalidGrammarError("the schema must be an object")
     return schema

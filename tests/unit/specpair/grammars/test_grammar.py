@@ -238,3 +238,12 @@ def test_a_draft_does_without_masks_that_take_too_long(monkeypatch: pytest.Monke
     assert slow.next_bits(()) is not None
     assert slow.next_bits(()) is None
     assert slow.masks((), [()])[0].bits is not None
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"), [("{", "the schema is not JSON"), ("[]", "the schema must be an object")]
+)
+def test_what_is_no_schema_is_said_without_a_second_name(source: str, problem: str) -> None:
+    """Whoever shows it puts the field, parameter or flag in front that the schema came by."""
+    with pytest.raises(InvalidGrammarError, match=f"^structured_output: {problem}"):
+        COMPILER.compile(structured(StructureKind.JSON_SCHEMA, source))
