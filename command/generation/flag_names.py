@@ -4,11 +4,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from command.flags.option import options
 from command.generation.request_options import FLAGS
 from command.generation.structures import STRUCTURES
+from specpair.security.settings import ChannelSecurity
 
 PROMPTS = {"prompt": "prompt", "text": "prompt", "chat": "--chat", "encoder_text": "--encoder-input"}
 """Fields of a request that no option of `RequestOptions` sets."""
+ACCESS = {name: "--" + name.replace("_", "-") for name in options(ChannelSecurity)}
+"""Fields of how a service is reached. Their flags are none of the running command's parameters: see `access.py`."""
 STRUCTURE = "structured_output"
 FIELD = re.compile(
     r"(?:(?:sampling|structured_output)\.)?(?P<name>\w+|--[\w-]+)(?P<index>\[\d+\])?"
@@ -25,7 +29,7 @@ def in_flags(message: str, values: Mapping[str, Any] | None = None) -> str:
     `values` are those of the running command's parameters. A part of a field, such as `chat.messages[0]`, stays.
     """
     values = values or {}
-    names = {name: "--" + name.replace("_", "-") for name in values} | FLAGS | PROMPTS
+    names = {name: "--" + name.replace("_", "-") for name in values} | ACCESS | FLAGS | PROMPTS
     names[STRUCTURE] = _structure(values)
     field, colon, problem = message.partition(": ")
     if colon and (found := FIELD.fullmatch(field)) and (field.startswith("--") or found["name"] in names):

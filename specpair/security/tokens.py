@@ -18,6 +18,8 @@ MIN_TOKEN_LENGTH = 16
 MAX_TOKEN_LENGTH = 4096
 MAX_NAME_LENGTH = 64
 DIGEST_PREFIX = "sha256:"
+FLAG = "--tokens-file"
+"""Names the file in errors, which a server logs as they are."""
 AUTHORIZATION = "authorization"
 """Key in the gRPC metadata, and name of the HTTP header."""
 SCHEME = "bearer"
@@ -57,7 +59,7 @@ class KnownTokens:
     def __init__(self, path: str):
         """Raises InvalidFieldError."""
         if read_tokens(path).is_empty:
-            raise InvalidFieldError("tokens_file", f"{path} holds no token")
+            raise InvalidFieldError(FLAG, f"{path} holds no token")
         self._watched = WatchedFiles([path], lambda: _read_again(path))
 
     @property
@@ -80,13 +82,13 @@ def digest_of(token: str) -> bytes:
 def read_tokens(path: str) -> TokenTable:
     """Reads a tokens file. Raises InvalidFieldError, which names the line but not its content."""
     try:
-        text = read_secret_file("tokens_file", path).decode()
+        text = read_secret_file(FLAG, path).decode()
     except UnicodeDecodeError:
-        raise InvalidFieldError("tokens_file", f"{path} is not UTF-8 text") from None
+        raise InvalidFieldError(FLAG, f"{path} is not UTF-8 text") from None
     try:
         return parse_tokens(text.splitlines())
     except ValueError as error:
-        raise InvalidFieldError("tokens_file", f"{path}: {error}") from None
+        raise InvalidFieldError(FLAG, f"{path}: {error}") from None
 
 
 def _read_again(path: str) -> TokenTable:

@@ -154,7 +154,7 @@ async def test_the_command_line(tmp_path: Path) -> None:
         assert result.exit_code == 1 and "TLS: CERTIFICATE_VERIFY_FAILED" in result.stderr
         files = ["--tls-cert", str(secured.client.cert), "--tls-key", "missing"]
         result = await secured.specpair("generate", "x", "--address", address, *files, is_trusting=False)
-        assert result.exit_code == 2 and "tls_key: missing cannot be read" in result.stderr
+        assert result.exit_code == 2 and "--tls-key: missing cannot be read" in result.stderr
 
 
 async def test_no_secret_is_logged_or_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

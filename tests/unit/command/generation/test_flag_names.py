@@ -75,6 +75,8 @@ def test_a_structured_output_is_called_by_the_flag_that_was_given(values: dict[s
         ("the target has no head", "the target has no head"),
         ("chat.messages[0].role: is 'x'", "chat.messages[0].role: is 'x'"),
         ("drafts[0]: is 'max_tokens'; there are none", "--draft: is 'max_tokens'; there are none"),
+        ("tls_ca: no.pem cannot be read", "--tls-ca: no.pem cannot be read"),
+        ("token_file: no.txt cannot be read", "--token-file: no.txt cannot be read"),
     ],
 )
 def test_what_else_is_named(message: str, shown: str) -> None:

@@ -47,7 +47,7 @@ def test_a_wrong_line_is_named_and_not_shown(line: str, problem: str) -> None:
 def test_a_file_without_tokens_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidFieldError, match="holds no token"):
         KnownTokens(str(written(tmp_path / "tokens", "# nobody\n")))
-    with pytest.raises(InvalidFieldError, match=r"tokens_file: .*/missing cannot be read: No such file"):
+    with pytest.raises(InvalidFieldError, match=r"--tokens-file: .*/missing cannot be read: No such file"):
         KnownTokens(str(tmp_path / "missing"))
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
     with pytest.raises(InvalidFieldError, match="not UTF-8 text"):
