@@ -2,7 +2,7 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +15,7 @@ from coordinator.background import BackgroundTasks
 from coordinator.config import CoordinatorConfig
 from coordinator.metrics import AheadReadings, CoordinatorMetrics, InstanceReading, ServiceReadings
 from coordinator.peers import Drafts, Pool, Targets, connect_drafts, connect_targets
+from coordinator.peers.ahead_blocks import BlockFate
 from coordinator.requests.structure_checks import StructureChecks
 from specpair.client.secured_channel import check_channel_security
 from specpair.options import Drafter
@@ -105,10 +106,16 @@ def _metrics(
     if drafts:
         first = next(iter(drafts.values()))
         metrics.watch_draft(lambda: any(own.is_there for own in drafts.values()))
-        metrics.watch_ahead(lambda: AheadReadings(first.block_counts, targets.early_counts))
+        metrics.watch_ahead(lambda: AheadReadings(_block_counts(drafts.values()), targets.early_counts))
         services |= {"draft": first} if len(drafts) == 1 else {f"draft {name}": own for name, own in drafts.items()}
     metrics.watch_instances({name: _readings(pool) for name, pool in services.items()})
     return metrics
+
+
+def _block_counts(drafts: Iterable[Drafts]) -> Mapping[BlockFate, int]:
+    """What became of the proposals that the drafts prepared, whichever of them did."""
+    counts = [own.block_counts for own in drafts]
+    return {fate: sum(own[fate] for own in counts) for fate in BlockFate}
 
 
 def _readings(pool: Pool[Any]) -> ServiceReadings:

@@ -9,10 +9,12 @@ import httpx
 import pytest
 
 from draft_service.config import DraftConfig
+from specpair.engine_config import pace_of
 from specpair.options import Drafter, Merge, SamplingOptions
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import drafter_pb2, sampling_pb2
 from tests.reference import coupled_choice, plain_loop
+from tests.service.metrics_load import total
 from tests.services import RunningPair, engine_config, running_pair
 from tests.tiny_models import load_plain, make_model, make_variation
 
@@ -151,3 +153,20 @@ async def test_a_draft_that_dies_costs_only_its_proposals(folder: Path, tmp_path
         assert by_name["near"].draft_token_count > 4 and by_name["other"].draft_token_count == 0
         await pair.drafts["near"].stop()
         assert (await pair.generate(PROMPT, COUNT, **fields)).token_ids == whole.token_ids
+
+
+async def test_what_any_of_several_drafts_prepared_is_counted(folder: Path, tmp_path: Path) -> None:
+    near = make_variation(tmp_path / "near", folder, spread=0.03)
+    drafts = {"other": DraftConfig(drafter=Drafter.NGRAM), "near": engine_config(near)}
+    async with running_pair(engine_config(folder, pace=pace_of("10")), drafts=drafts) as pair:
+        output = await pair.generate(
+            PROMPT,
+            COUNT,
+            temperature=0.0,
+            num_speculative_tokens=3,
+            drafts=["near"],
+            ignore_eos=True,
+            work_ahead=pb.WORK_AHEAD_MODE_ON,
+        )
+        used = total(pair.front_end.registry, "specpair_ahead_blocks_total", fate="used")
+        assert used >= output.summary.speculation.ahead_hit_count > 0
