@@ -20,7 +20,7 @@ from specpair.rpc.messages import body_of, check_sequence_id, drafter_to_proto, 
 from specpair.server.pushes import Pushes
 from specpair.server.streams import serve_calls
 from specpair.speculation.randomness import LAST_STEP
-from specpair.tracing import span
+from specpair.tracing import continued, span, trace_context_of
 from specpair.v1 import draft_service_pb2 as pb
 from specpair.v1.draft_service_pb2_grpc import DraftServiceServicer
 
@@ -36,7 +36,8 @@ class DraftServicer(DraftServiceServicer):
     async def ProposeTokens(
         self, request: pb.ProposeTokensRequest, context: grpc.aio.ServicerContext
     ) -> pb.ProposeTokensResponse:
-        return await self._propose(request)
+        with continued(trace_context_of(context.invocation_metadata())):
+            return await self._propose(request)
 
     async def TakeTargetTokenizer(
         self, request_iterator: AsyncIterator[pb.TakeTargetTokenizerRequest], context: grpc.aio.ServicerContext
@@ -61,7 +62,8 @@ class DraftServicer(DraftServiceServicer):
         await serve_calls(request_iterator, context, propose, pb.StreamProposalsResponse, pushes, take)
 
     async def GrowBeams(self, request: pb.GrowBeamsRequest, context: grpc.aio.ServicerContext) -> pb.GrowBeamsResponse:
-        with span("grow beams", "server", sequence=request.sequence_id, step=request.step, beams=request.num_beams):
+        described = {"sequence": request.sequence_id, "step": request.step, "beams": request.num_beams}
+        with continued(trace_context_of(context.invocation_metadata())), span("grow beams", "server", **described):
             return await grow_beams(self._host, request)
 
     def _take(self, request: pb.ProposeTokensRequest, deliveries: Deliveries) -> bool:

@@ -17,7 +17,7 @@ from specpair.sequences.conditional_calls import ConditionOutcome
 from specpair.sequences.held_sequence import HeldSequence, wait_for_answer
 from specpair.server.streams import serve_calls
 from specpair.speculation.logprobs import TokenLogprobs
-from specpair.tracing import Span, span
+from specpair.tracing import Span, continued, span, trace_context_of
 from specpair.v1 import features_pb2, logprobs_pb2
 from specpair.v1 import target_service_pb2 as pb
 from specpair.v1.target_service_pb2_grpc import TargetServiceServicer
@@ -53,7 +53,8 @@ class TargetServicer(TargetServiceServicer):
     async def VerifyProposal(
         self, request: pb.VerifyProposalRequest, context: grpc.aio.ServicerContext
     ) -> pb.VerifyProposalResponse:
-        return await self._verify(request)
+        with continued(trace_context_of(context.invocation_metadata())):
+            return await self._verify(request)
 
     async def StreamVerifications(
         self, request_iterator: AsyncIterator[pb.StreamVerificationsRequest], context: grpc.aio.ServicerContext
@@ -152,7 +153,8 @@ class TargetServicer(TargetServiceServicer):
 
     async def ScoreTree(self, request: pb.ScoreTreeRequest, context: grpc.aio.ServicerContext) -> pb.ScoreTreeResponse:
         call = score_tree_call(request, self._verifier.sequences.limits)
-        with span("score tree", "server", sequence=request.sequence_id, step=request.step, nodes=len(call.tree)):
+        described = {"sequence": request.sequence_id, "step": request.step, "nodes": len(call.tree)}
+        with continued(trace_context_of(context.invocation_metadata())), span("score tree", "server", **described):
             scores = await self._verifier.trees.score(call, body_of(request))
         return score_tree_response(self._verifier.instance_id, request.step, scores)
 

@@ -14,6 +14,7 @@ from specpair.model_info import TokenizerFiles, VocabularyTranslation
 from specpair.options import SequenceOptions
 from specpair.rpc.messages import translation_from_proto
 from specpair.security.settings import PLAIN, ChannelSecurity
+from specpair.tracing import trace_metadata
 from specpair.v1 import draft_service_pb2
 from specpair.v1.draft_service_pb2_grpc import DraftServiceStub
 from specpair.v1.proposal_pb2 import Proposal
@@ -121,7 +122,7 @@ class DraftPeer(ModelPeer):
         """Continuations of beams: the tokens and their parents, in the tree of the request and what was grown."""
         start = time.perf_counter()
         with known_failures():
-            response = await self._stub.GrowBeams(request, timeout=within)
+            response = await self._stub.GrowBeams(request, timeout=within, metadata=trace_metadata())
         grown = Proposal(token_ids=response.grown.token_ids, parent_indices=response.grown.parent_indices)
         return Proposed(proposal=grown, times=call_times(start, response))
 

@@ -19,6 +19,7 @@ from coordinator.peers.model_peer import ModelPeer
 from coordinator.peers.own_order import NO_ORDER, OwnOrder
 from specpair.client.channel import verification_caller
 from specpair.security.settings import PLAIN, ChannelSecurity
+from specpair.tracing import trace_metadata
 from specpair.v1 import logprobs_pb2, proposal_pb2, target_service_pb2
 from specpair.v1.target_service_pb2_grpc import TargetServiceStub
 
@@ -117,7 +118,7 @@ class TargetPeer(ModelPeer):
         """The likeliest tokens after each asked node. Raises SpecpairError if the answer does not fit the request."""
         start = time.perf_counter()
         with known_failures():
-            response = await self._stub.ScoreTree(request, timeout=within)
+            response = await self._stub.ScoreTree(request, timeout=within, metadata=trace_metadata())
         return tree_rows(request, response, call_times(start, response))
 
     async def close(self) -> None:

@@ -23,7 +23,7 @@ from specpair.tracing import (
     tracing,
 )
 from specpair.v1 import coordinator_service_pb2 as pb
-from specpair.v1 import draft_service_pb2
+from specpair.v1 import draft_service_pb2, target_service_pb2
 from tests.service.ahead_caller import ORDER, ahead_caller, close_sequence, open_sequence
 from tests.services import RunningPair, engine_config, running_pair
 from tests.tiny_models import make_model
@@ -119,6 +119,35 @@ async def test_a_request_is_one_trace_over_all_processes(pair: RunningPair, expo
     assert max(values(proposals, "k")) == 3 and min(values(verdicts, "batch_tokens")) >= 1
     sequences = {str((one.attributes or {})["specpair.sequence"]) for one in (*rounds, *proposals, *verdicts)}
     assert len(sequences) == 1
+
+
+async def test_a_beam_search_is_one_trace(pair: RunningPair, exporter: Kept) -> None:
+    with tracing("test", exporter), span("generate", "client"):
+        await request(pair, num_beams=3, num_speculative_tokens=2)
+    assert len({trace_of(one) for one in exporter.spans}) == 1
+    passes, scores, grown = (exporter.named(name) for name in ("beam pass", "score tree", "grow beams"))
+    assert len(scores) >= len(passes) and grown
+    assert {parent_of(one, exporter.spans).name for one in passes} == {"request"}
+    assert {parent_of(one, exporter.spans).name for one in (*scores, *grown)} == {"beam pass"}
+
+
+@pytest.mark.parametrize("service", ["draft", "target"])
+async def test_a_unary_call_belongs_to_the_trace_in_its_metadata(
+    pair: RunningPair, exporter: Kept, service: str
+) -> None:
+    assert pair.draft is not None
+    model, name = (pair.draft, "propose") if service == "draft" else (pair.target, "verify")
+    await open_sequence(model, "unary", PROMPT, sampling={"seed": 1})
+    stub, asked = model.hot, {"sequence_id": "unary", "step": 1, "base_length": len(PROMPT)}
+    with tracing("test", exporter), span("round"):
+        if service == "draft":
+            message = draft_service_pb2.ProposeTokensRequest(num_speculative_tokens=1, **asked)
+            await stub.ProposeTokens(message, metadata=trace_metadata())
+        else:
+            await stub.VerifyProposal(target_service_pb2.VerifyProposalRequest(**asked), metadata=trace_metadata())
+    await close_sequence(model, "unary")
+    (made,) = exporter.named(name)
+    assert parent_of(made, exporter.spans).name == "round"
 
 
 async def test_a_request_over_http_belongs_to_the_trace_in_its_header(pair: RunningPair, exporter: Kept) -> None:
