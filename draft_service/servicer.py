@@ -69,21 +69,20 @@ class DraftServicer(DraftServiceServicer):
     def _take(self, request: pb.ProposeTokensRequest, deliveries: Deliveries) -> bool:
         """Takes a call whose caller has its proposal and needs no answer, and goes on working ahead at once, or as soon
         as the prompt is read. What is wrong with it is said to the next call."""
-        with span("propose", "server", **described(request)) as traced:
-            try:
-                call, order = self._call(request), self._order(request)
-                if self._host.is_reading(call.sequence_id):
-                    kept = copy_of(request)  # the request would keep its whole message
-                    self._host.when_read(call.sequence_id, lambda: self._take(kept, deliveries))
-                    return True
-                drafted = self._host.take(call, body_of(unchanging(request)))
-            except SpecpairError as error:
-                logger.debug("what became of a proposal was not taken: %s", error.message)
+        try:
+            call, order = self._call(request), self._order(request)
+            if self._host.is_reading(call.sequence_id):
+                kept = copy_of(request)  # the request would keep its whole message
+                self._host.when_read(call.sequence_id, lambda: self._take(kept, deliveries))
                 return True
-            if drafted is not None:
-                traced.set(proposed=len(drafted.tokens), batch_sequences=drafted.batch_size)
-                if order is not None:
-                    self._host.work_ahead(call, drafted, order, deliveries.deliver)
+            with span("propose", "server", **described(request)) as traced:
+                drafted = self._host.take(call, body_of(unchanging(request)))
+                if drafted is not None:
+                    traced.set(proposed=len(drafted.tokens), batch_sequences=drafted.batch_size)
+                    if order is not None:
+                        self._host.work_ahead(call, drafted, order, deliveries.deliver)
+        except SpecpairError as error:
+            logger.debug("what became of a proposal was not taken: %s", error.message)
         return True
 
     async def _propose(

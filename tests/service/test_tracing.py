@@ -11,6 +11,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from draft_service.host import DraftHost
 from specpair.client.channel import proposal_caller
 from specpair.engine_config import pace_of
 from specpair.tracing import (
@@ -25,7 +26,7 @@ from specpair.tracing import (
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import draft_service_pb2, target_service_pb2
 from tests.service.ahead_caller import ORDER, ahead_caller, close_sequence, open_sequence
-from tests.services import RunningPair, engine_config, running_pair
+from tests.services import RunningPair, engine_config, running_draft, running_pair
 from tests.tiny_models import make_model
 
 PROMPT = [5, 2, 7, 2, 11]
@@ -247,3 +248,16 @@ async def test_work_ahead_is_a_span_of_the_call_that_asked_for_it(
     (made,) = exporter.named("propose_ahead")
     assert parent_of(made, exporter.spans).name == "propose"
     assert made.attributes is not None and made.attributes["specpair.prepared"] == ORDER["max_outcomes"]
+
+
+async def test_a_call_that_waits_for_the_prompt_is_one_span(models: tuple[Path, Path], exporter: Kept) -> None:
+    _, draft = models
+    async with running_draft(engine_config(draft, pace=pace_of("100"))) as slow, ahead_caller(slow) as caller:
+        with tracing("test", exporter):
+            await open_sequence(slow, "reading", PROMPT, sampling={"seed": 1})
+            assert isinstance(slow.host, DraftHost) and slow.host.is_reading("reading")
+            await caller.tell("reading", 0, len(PROMPT), [], is_plain=True, work_ahead=ORDER)
+            await caller.prepared("reading", 1, 1)
+            await close_sequence(slow, "reading")
+    (made,) = exporter.named("propose")
+    assert parent_of(exporter.named("propose_ahead")[0], exporter.spans) is made
