@@ -13,7 +13,8 @@ LATENCIES = {
 PARTS = ("draft", "verify", "network", "rollback")
 BLOCK_STATES = ("used", "shared", "kept", "free")
 _DECODE = "specpair_spec_decode_"
-_FIRST_TOKENS = "specpair_time_to_first_token_seconds_count"
+_TOKENS_OF_ROUNDS = "specpair_inter_token_latency_seconds_count"
+"""Without those of beams, whose passes are no rounds of `_DECODE`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +34,7 @@ class Traffic:
     acceptance_by_position: tuple[float | None, ...]
     """For each position of a proposal, first position first."""
     tokens_per_round: float | None
-    """Output tokens per round, the first token left out."""
+    """Output tokens per round; the first token, and what it forces, left out."""
     rounds_by_kind: dict[str, float]
     ahead_by_outcome: dict[str, float]
     """Rounds for which the draft worked ahead: hit, late, miss and plain."""
@@ -99,7 +100,7 @@ def traffic(added: Exposition, seconds: float) -> Traffic:
         seconds=seconds,
         acceptance_rate=_share(accepted, drafted),
         acceptance_by_position=_by_position(added),
-        tokens_per_round=(tokens - added.total(_FIRST_TOKENS)) / count if count else None,
+        tokens_per_round=added.total(_TOKENS_OF_ROUNDS) / count if count else None,
         rounds_by_kind=rounds,
         ahead_by_outcome=added.by("specpair_ahead_rounds_total", "outcome"),
         tokens_per_second=tokens / seconds,

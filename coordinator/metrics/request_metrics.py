@@ -134,6 +134,11 @@ class RequestMetrics:
         self._forced_tokens.inc(forced_count)
         observe(self._inter_token, elapsed / max(count, 1), count)
 
+    def add_beam(self, token_count: int, elapsed: float) -> None:
+        """Counts a beam that a search found, whose tokens come all at once, `elapsed` after the request's arrival."""
+        self._generation_tokens.inc(token_count)
+        observe(self._first_token, elapsed)
+
     def add_output(self, sample: OutputSample) -> None:
         """Counts an output that has ended."""
         if sample.finish_reason is not None:

@@ -134,8 +134,7 @@ class BeamOutputs:
         for index, (output, beam) in enumerate(zip(self._outputs, self._passes.search.finished, strict=False)):
             output.time_to_first_token = output.total_time
             output.cached_prompt_token_count = self._passes.cached_prompt_token_count
-            self._pair.metrics.requests.add_first_token(output.total_time)
-            self._pair.metrics.requests.add_tokens(len(beam.tokens) - 1, output.total_time)
+            self._pair.metrics.requests.add_beam(len(beam.tokens), output.time_to_first_token)
             for part in output.parts(beam):
                 yield ChoicePart(index, output, part)
 

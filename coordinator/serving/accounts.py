@@ -60,11 +60,12 @@ def _log_output(outcome: str, request: str, index: int, generation: CountedOutpu
 
 def _sample(generation: CountedOutput) -> OutputSample:
     acceptance, structured = generation.acceptance, generation.request.structured_output
+    is_beam = generation.request.beams is not None  # no rule judges its tokens: searches have metrics of their own
     return OutputSample(
         drafter=generation.proposals.asked_drafter,
         rule=generation.request.rule,
         finish_reason=generation.output.finish_reason,
-        draft_token_count=acceptance.draft_token_count,
+        draft_token_count=0 if is_beam else acceptance.draft_token_count,
         acceptance_rate=acceptance.acceptance_rate,
         tokens_per_round=acceptance.tokens_per_round(generation.output.new_token_count),
         structure=None if structured is None else structured.kind,

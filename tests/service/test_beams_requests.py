@@ -1,5 +1,6 @@
 """Beam search as clients ask for it: over HTTP by OpenAI's client, its limits, and what it cannot be combined with."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -7,12 +8,15 @@ import grpc
 import httpx
 import pytest
 
+from command.top.figures import traffic
+from command.top.scrape import Endpoint
 from specpair.v1 import beams_pb2, sequence_service_pb2
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import draft_service_pb2 as draft_pb
 from specpair.v1 import target_service_pb2 as target_pb
 from tests.http_service import PROMPT, openai_client, running_bundled_pair
 from tests.rpc_errors import refused
+from tests.service.metrics_load import total
 from tests.services import RunningPair
 
 COUNT = 12
@@ -65,6 +69,30 @@ async def test_numbers_of_the_search(pair: RunningPair) -> None:
     info = await pair.coordinator.GetPairInfo(pb.GetPairInfoRequest())
     assert info.max_num_beams == 16
     assert info.target.runs_beams and info.draft.runs_beams
+
+
+async def test_metrics_of_the_search(pair: RunningPair) -> None:
+    """Its beams come whole: they have a first token and no time between tokens, and no rounds of a rule."""
+    registry = pair.front_end.registry
+    names = [
+        *("generation_tokens_total", "time_to_first_token_seconds_count", "inter_token_latency_seconds_count"),
+        *("request_acceptance_rate_count", "spec_decode_num_draft_tokens_total", "beam_searches_total"),
+    ]
+    before = {name: total(registry, f"specpair_{name}") for name in names}
+    await over_grpc(pair, num_beams=2, n=2, num_speculative_tokens=4)
+    added = [total(registry, f"specpair_{name}") - before[name] for name in names]
+    assert added == [2 * COUNT, 2, 0, 0, 0, 1]
+
+
+async def test_top_counts_tokens_of_rounds_alone(pair: RunningPair) -> None:
+    coordinator = Endpoint(f"http://{pair.http_address}/metrics", 60.0)
+    await asyncio.to_thread(coordinator.ask)
+    await over_grpc(pair, num_speculative_tokens=0, ignore_eos=True)
+    await over_grpc(pair, num_beams=2, n=2)
+    await asyncio.to_thread(coordinator.ask)
+    now, before = coordinator.latest, coordinator.earliest
+    assert now is not None and before is not None
+    assert traffic(now.exposition.since(before.exposition), 1.0).tokens_per_round == 1.0
 
 
 async def test_echo(pair: RunningPair) -> None:

@@ -69,6 +69,10 @@ specpair_time_to_first_token_seconds_bucket{le="0.2"} 8.0
 specpair_time_to_first_token_seconds_bucket{le="+Inf"} 10.0
 specpair_time_to_first_token_seconds_count 10.0
 specpair_time_to_first_token_seconds_sum 1.5
+# TYPE specpair_inter_token_latency_seconds histogram
+specpair_inter_token_latency_seconds_bucket{le="+Inf"} 110.0
+specpair_inter_token_latency_seconds_count 110.0
+specpair_inter_token_latency_seconds_sum 2.2
 # TYPE specpair_round_time_seconds histogram
 specpair_round_time_seconds_bucket{le="+Inf",part="draft"} 40.0
 specpair_round_time_seconds_count{part="draft"} 40.0
