@@ -18,15 +18,21 @@ class RequestCounter:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        status = CLIENT_GONE
+        status, is_gone = CLIENT_GONE, False
+
+        async def receive_watched() -> Message:
+            nonlocal is_gone
+            message = await receive()
+            is_gone = is_gone or message["type"] == "http.disconnect"
+            return message
 
         async def send_counted(message: Message) -> None:
             nonlocal status
-            if message["type"] == "http.response.start":
+            if message["type"] == "http.response.start" and not is_gone:
                 status = message["status"]
             await send(message)
 
         try:
-            await self._app(scope, receive, send_counted)
+            await self._app(scope, receive_watched, send_counted)
         finally:
             self._metrics.add(scope["path"], status)

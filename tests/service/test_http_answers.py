@@ -248,6 +248,21 @@ async def test_clients_that_leave_are_counted(pair: RunningPair, client: httpx.A
     await pair.check_clean()
 
 
+async def test_clients_that_leave_with_half_a_body_are_counted(pair: RunningPair) -> None:
+    """Not as ones whose body was wrong."""
+    labels = {"path": "/v1/completions"}
+    left, all_of_them = counted(pair, COUNTER, **labels, status="499"), counted(pair, COUNTER, **labels)
+    _, writer = await asyncio.open_connection(*pair.http_address.split(":"))
+    writer.write(b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{")
+    await writer.drain()
+    await asyncio.sleep(0.1)
+    writer.close()
+    async with asyncio.timeout(30):
+        while counted(pair, COUNTER, **labels) == all_of_them:
+            await asyncio.sleep(0.01)
+    assert counted(pair, COUNTER, **labels, status="499") == left + 1
+
+
 @pytest.mark.parametrize("host", ["example.org", "127.0.0.1.example.org:80", "coordinator:8000"])
 @pytest.mark.parametrize("path", ["/", "/metrics", "/v1/models"])
 async def test_other_names_get_no_answer(client: httpx.AsyncClient, host: str, path: str) -> None:
