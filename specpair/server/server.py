@@ -26,6 +26,7 @@ from specpair.server.lasting_server import LastingServer
 from specpair.server.logs import configure_logging
 from specpair.server.metrics import MetricsInterceptor, RpcMetrics
 from specpair.server.registry import RpcHandlers, ServiceRegistry
+from specpair.server.releasing import ReleasingInterceptor
 from specpair.server.stream_quota import StreamQuota, StreamQuotaInterceptor
 from specpair.server.watchdog import Watchdog, exit_at_once
 
@@ -88,6 +89,7 @@ class ServiceServer:
             interceptors.append(StreamQuotaInterceptor(StreamQuota(config.max_streams_per_client, metrics)))
         if metrics is not None:
             interceptors.insert(0, MetricsInterceptor(RpcMetrics(metrics), self._registry.find))
+        interceptors.insert(0, ReleasingInterceptor())
 
         def make() -> grpc.aio.Server:
             return grpc.aio.server(

@@ -122,7 +122,10 @@ async def serve_calls(
         except SpecpairError as error:
             unreadable = error  # raised here it would cancel a write, and gRPC would never send the status
     if unreadable is not None:
-        raise unreadable
+        try:
+            raise unreadable
+        finally:
+            del unreadable  # else the error refers to itself, and keeps all it came through until that is collected
 
 
 def may_be_taken(call: Any) -> bool:
