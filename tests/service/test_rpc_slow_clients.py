@@ -217,3 +217,21 @@ async def test_headers_have_a_limit() -> None:
             await channel.unary_stream("/test.Test/Endless")(b"", metadata=metadata).read()
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert handler.written == 0
+
+
+async def test_a_message_cannot_be_more_than_was_sent() -> None:
+    """A thousandth of its bytes would be enough for one that is compressed."""
+    seen: list[bytes] = []
+
+    async def take(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
+        seen.append(request)
+        return b""
+
+    async with serving(Take=grpc.unary_unary_rpc_method_handler(take)) as (_, channel):
+        call = channel.unary_unary("/test.Test/Take")
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call(bytes(1 << 20), compression=grpc.Compression.Gzip, timeout=60)
+        assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+        assert not seen
+        await call(PIECE, timeout=60)
+    assert seen == [PIECE]
