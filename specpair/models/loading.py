@@ -152,12 +152,14 @@ def choose_length(wanted: int | None, settings: Any) -> int:
 
 
 def end_tokens(model: PreTrainedModel) -> list[int]:
-    """Tokens that end a text, from the generation config, else from the model's."""
+    """Tokens of the vocabulary that end a text, from the generation config, else from the model's."""
+    settings = model.config.get_text_config()
     generation = getattr(model, "generation_config", None)
-    ids = getattr(generation, "eos_token_id", None)
-    if ids is None:
-        ids = model.config.get_text_config().eos_token_id
-    return [ids] if isinstance(ids, int) else sorted(ids or [])
+    named = getattr(generation, "eos_token_id", None)
+    if named is None:
+        named = settings.eos_token_id
+    ids = named if isinstance(named, list) else [named]
+    return sorted(token for token in ids if isinstance(token, int) and 0 <= token < settings.vocab_size)
 
 
 def read_tokenizer(checkpoint: Checkpoint) -> TokenizerFiles | None:

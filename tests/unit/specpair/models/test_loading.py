@@ -14,7 +14,7 @@ from specpair.caches import plan
 from specpair.caches.attention import Variant, attend
 from specpair.errors import ModelRefusedError
 from specpair.models.load_runner import load_runner
-from specpair.models.loading import LIBRARIES
+from specpair.models.loading import LIBRARIES, load
 from tests.services import engine_config
 from tests.tiny_models import make_model
 
@@ -155,3 +155,10 @@ def test_a_wrong_field_is_a_refusal_that_says_what_is_wrong(case: str, tmp_path:
     fields, reason = WRONG_FIELDS[case]
     with pytest.raises(ModelRefusedError, match=reason):
         load_runner(engine_config(rewritten(make_model(tmp_path), "config.json", **fields)))
+
+
+@pytest.mark.parametrize(("named", "ends"), [(-1, []), ([5, 64, 2**40], [5]), ([7, 5], [5, 7]), ("x", [])])
+def test_an_end_that_the_vocabulary_does_not_have_ends_nothing(named: Any, ends: list[int], tmp_path: Path) -> None:
+    """Some files say -1 for none. Such an id fits into no message, so nobody could ask for the model's facts."""
+    folder = rewritten(make_model(tmp_path), "generation_config.json", eos_token_id=named)
+    assert load(engine_config(folder)).facts.eos_token_ids == ends
