@@ -57,6 +57,8 @@ WHOLE_BODY = {
 }
 """By the type of pydantic's error: what is wrong with a body as a whole."""
 UNAVAILABLE_RETRY_SECONDS = 1
+MOST_OF_A_PATH = 100
+"""Characters of it that an error repeats."""
 
 logger = logging.getLogger(__name__)
 
@@ -110,15 +112,24 @@ async def handle_failure(request: Request, error: Exception) -> JSONResponse:
 async def handle_http_error(request: Request, error: Exception) -> JSONResponse:
     """Answers the framework's errors: unknown paths, wrong methods, bodies that are too large or cannot be read."""
     assert isinstance(error, HTTPException)
-    body = error_body(str(error.detail), error.status_code)
+    headers = {name.lower(): value for name, value in (error.headers or {}).items()}
+    if "allow" in headers:
+        headers["allow"] = with_head(headers["allow"])
+    body = error_body(_problem(request, error, headers.get("allow")), error.status_code)
     if error.status_code == 400:  # FastAPI's for whatever json raises other than an error of JSON's syntax
         body["error"] |= {"message": UNREADABLE, "code": INVALID_JSON}
     if isinstance(error, UnknownModelError):
         body["error"] |= {"param": "model", "code": "model_not_found"}
-    headers = {name.lower(): value for name, value in (error.headers or {}).items()}
-    if "allow" in headers:
-        headers["allow"] = with_head(headers["allow"])
     return JSONResponse(body, error.status_code, headers=headers)
+
+
+def _problem(request: Request, error: HTTPException, allowed: str | None) -> str:
+    """What the framework says of a path in two words does not help whoever has another server's paths in mind."""
+    path = request.url.path[:MOST_OF_A_PATH]
+    if allowed is not None:
+        return f"{path} takes {allowed}, not {request.method}"
+    is_unknown = error.status_code == 404 and not isinstance(error, UnknownModelError)
+    return f"there is no {path} here; /openapi.json lists all paths" if is_unknown else str(error.detail)
 
 
 def error_code(kind: str) -> str:

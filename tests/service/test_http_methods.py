@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from urllib.parse import unquote
 
 import httpx
 import pytest
@@ -25,6 +26,7 @@ UNKNOWN = (
     "/v1",
     "/nothing.mjs",
     "/%2e%2e/app.py",
+    "/%ff",
     "/page/",
 )
 READ, WRITTEN = "GET, HEAD", "POST"
@@ -54,7 +56,10 @@ async def test_an_unknown_path_is_unknown_whatever_the_method(client: httpx.Asyn
         answer = await client.request(method, path)
         assert (method, answer.status_code) == (method, 404)
         if method != "HEAD":
-            assert answer.json()["error"]["type"] == "not_found_error"
+            error = answer.json()["error"]
+            assert error["type"] == "not_found_error"
+            decoded = unquote(path, errors="replace")
+            assert error["message"] == f"there is no {decoded} here; /openapi.json lists all paths"
 
 
 @pytest.mark.parametrize("path", KNOWN)
@@ -65,7 +70,9 @@ async def test_a_method_that_a_path_lacks_is_not_allowed(client: httpx.AsyncClie
         answer = await client.request(method, path)
         assert (method, answer.status_code, answer.headers["allow"]) == (method, 405, KNOWN[path])
         if method != "HEAD":
-            assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
+            error = answer.json()["error"]
+            assert set(error) == {"message", "type", "param", "code"}
+            assert error["message"] == f"{path} takes {KNOWN[path]}, not {method}"
 
 
 @pytest.mark.parametrize("path", [path for path, allow in KNOWN.items() if allow == READ])
