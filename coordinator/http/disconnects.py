@@ -1,7 +1,7 @@
 """Ends work when its client disconnects or the process stops."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
 from typing import Any, TypeVar
 
 from specpair.errors import ShuttingDownError
@@ -30,9 +30,14 @@ async def unless_gone(receive: Receive, stop: asyncio.Event, work: Coroutine[Any
             return working.result()
         raise ClientGoneError if watching.done() else ShuttingDownError
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await _end(tasks)
+        del working, tasks  # else an error of the work refers to itself, and keeps the request until that is collected
+
+
+async def _end(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _wait_until_gone(receive: Receive) -> None:

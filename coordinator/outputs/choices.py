@@ -94,6 +94,7 @@ async def merge(sources: Sequence[AsyncGenerator[Item, None]]) -> AsyncGenerator
             else:
                 running -= 1
     finally:
+        item = None  # else its error refers to itself, and keeps the request until that is collected
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -132,3 +133,4 @@ async def _forward(
             raise
         end = _End(PeerUnavailableError("the connection was closed"))  # grpc.aio cancels the calls on it
     await queue.put(end)
+    del end  # as in `merge`
