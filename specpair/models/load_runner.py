@@ -178,7 +178,7 @@ def choose_runners(config: EngineConfig, model: PreTrainedModel, *, has_head: bo
     if can_run_natively(config, model):
         return [NativeRunner, FusedRunner] if config.runner == "auto" else [NativeRunner]
     if config.runner == "native":
-        raise ModelRefusedError("--runner native needs a C compiler, on Linux, and a contiguous cache")
+        raise ModelRefusedError("--runner native needs a C compiler, on Linux, a contiguous cache, and an even width")
     return [FusedRunner]
 
 

@@ -59,7 +59,11 @@ def can_run_natively(config: EngineConfig, model: PreTrainedModel) -> bool:
     if config.cache == "paged" or not is_fusible(model):
         return False
     library = native_library()
-    return library is not None and (config.quantization == NOT_QUANTISED or bool(library.specpair_multiplies_bytes()))
+    if library is None:
+        return False
+    if config.quantization == NOT_QUANTISED:
+        return model.config.hidden_size % 2 == 0  # weights of 16 bits are packed by two inputs
+    return bool(library.specpair_multiplies_bytes())
 
 
 def is_fastest_natively(model: PreTrainedModel) -> bool:

@@ -270,3 +270,14 @@ def test_a_runner_that_fails_its_check_gives_way(tmp_path: Path, monkeypatch: py
     assert isinstance(load_runner(config)[1], FusedRunner)
     with pytest.raises(ModelRefusedError, match="wrong"):
         load_runner(engine_config(tmp_path, runner="native"))
+
+
+@needs_compiler
+def test_an_odd_width_is_left_to_the_fused_runner(tmp_path: Path) -> None:
+    """Weights of 16 bits are packed by two inputs."""
+    odd: dict[str, Any] = {"hidden_size": 33, "num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 8}
+    folder = narrow(tmp_path, "llama", **odd)
+    _, runner = load_runner(engine_config(folder))
+    assert isinstance(runner, FusedRunner)
+    with pytest.raises(ModelRefusedError, match="an even width"):
+        load_runner(engine_config(folder, runner="native"))
