@@ -25,6 +25,8 @@ INFO_TIMEOUT = 2.0
 DEADLINE_MARGIN = 0.2
 """Seconds reserved for sending the last message to the client; for short deadlines, a share of the remaining time."""
 DEADLINE_MARGIN_SHARE = 0.2
+ROUNDED_UP = 0.01
+"""Most by which gRPC rounds up the time that a client gives, on the way: 100 s may arrive as 101 s."""
 
 
 class CoordinatorServicer(CoordinatorServiceServicer):
@@ -51,7 +53,8 @@ def _deadline(context: grpc.aio.ServicerContext) -> Deadline:
     remaining = context.time_remaining()
     if remaining is None:
         return NEVER
-    return Deadline.after(remaining - min(DEADLINE_MARGIN, DEADLINE_MARGIN_SHARE * remaining))
+    given = remaining / (1 + ROUNDED_UP)
+    return Deadline.after(given - min(DEADLINE_MARGIN, DEADLINE_MARGIN_SHARE * given))
 
 
 async def pair_info(serving: Serving) -> pb.GetPairInfoResponse:
