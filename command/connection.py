@@ -61,4 +61,4 @@ def hint_of(message: str) -> str:
     """What to do, by what gRPC says of a connection that failed."""
     if any(words in message for words in NO_GRPC):
         return "what answers there is not gRPC; --address is not the port of HTTP"
-    return "`specpair up` starts one"
+    return "`specpair up` starts one, --address says where one is"

@@ -55,7 +55,8 @@ def top(
     if once or not console.is_terminal:
         asyncio.run(ask_all(coordinator, models))
         if coordinator.problem is not None:
-            hint = "; `specpair up` starts a coordinator" if coordinator.problem == NOT_REACHED else ""
+            is_absent = coordinator.problem == NOT_REACHED
+            hint = "; `specpair up` starts a coordinator, --metrics says where one is" if is_absent else ""
             raise CommandError(f"{coordinator.url}: {coordinator.problem}{hint}")
         return console.print(view(coordinator, models))
     try:

@@ -129,7 +129,8 @@ def test_output_without_room_is_one_line_and_status_1(arguments: list[str]) -> N
 def test_an_absent_coordinator_is_one_line_and_status_1(arguments: list[str]) -> None:
     status, stdout, stderr = run(*arguments, "--address", NOWHERE)
     assert status == 1 and stdout == ""
-    assert stderr == f"specpair: the coordinator at {NOWHERE} cannot be reached; `specpair up` starts one\n"
+    problem = f"the coordinator at {NOWHERE} cannot be reached"
+    assert stderr == f"specpair: {problem}; `specpair up` starts one, --address says where one is\n"
 
 
 INTERRUPTED_IMPORT = """

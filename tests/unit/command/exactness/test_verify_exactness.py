@@ -41,7 +41,8 @@ def test_a_wrong_value_is_one_line_and_status_2(arguments: list[str], message: s
 
 
 def test_an_absent_coordinator_is_status_2_because_nothing_was_tested() -> None:
-    message = f"specpair: the coordinator at {NOWHERE} cannot be reached; `specpair up` starts one\n"
+    problem = f"the coordinator at {NOWHERE} cannot be reached"
+    message = f"specpair: {problem}; `specpair up` starts one, --address says where one is\n"
     assert run("--address", NOWHERE) == (2, "", message)
 
 

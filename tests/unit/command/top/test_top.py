@@ -249,7 +249,8 @@ def test_once_prints_one_table() -> None:
 def test_nobody_there_is_one_line() -> None:
     status, out, err = run("--once", "--metrics", "http://127.0.0.1:1/metrics")
     assert (status, out) == (1, "")
-    assert err == "specpair: http://127.0.0.1:1/metrics: not reached; `specpair up` starts a coordinator\n"
+    problem = "http://127.0.0.1:1/metrics: not reached"
+    assert err == f"specpair: {problem}; `specpair up` starts a coordinator, --metrics says where one is\n"
 
 
 def test_what_is_no_exposition_is_one_line() -> None:
