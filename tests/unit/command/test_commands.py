@@ -171,10 +171,10 @@ PORTS = ("port", "draft-port", "target-port", "http-port", "draft-metrics-port",
 
 @pytest.mark.parametrize("more", [["--prompt", "x"], [f"--{name}=0" for name in PORTS]], ids=["once", "lasting"])
 def test_up_reports_a_service_that_dies_with_the_end_of_its_log(tmp_path: Path, more: list[str]) -> None:
-    """The target's folder is missing, so its process ends; the others are stopped, and nothing stays behind."""
-    missing = str(tmp_path / "missing")
+    """The target's folder is empty, so its process ends; the others are stopped, and nothing stays behind."""
+    empty = str(tmp_path)
     result = subprocess.run(
-        [sys.executable, "-m", "command", "up", "--draft", missing, "--target", missing, *more],
+        [sys.executable, "-m", "command", "up", "--draft", empty, "--target", empty, *more],
         capture_output=True,
         text=True,
         timeout=100,
