@@ -189,7 +189,7 @@ def test_up_reads_an_input_for_an_encoder() -> None:
 
 
 @pytest.mark.timeout(240)
-def test_a_model_that_is_not_there_stops_everything(tmp_path: Path) -> None:
-    done = run("up", "--prompt", "x", "--target", str(tmp_path / "nothing"))
+def test_a_folder_without_a_model_stops_everything(tmp_path: Path) -> None:
+    done = run("up", "--prompt", "x", "--target", str(tmp_path))
     assert done.returncode != 0
-    assert "neither a model folder" in done.stderr
+    assert "has no readable configuration" in done.stderr
