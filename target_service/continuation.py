@@ -72,9 +72,9 @@ def take_sequel(
     may_follow = request.may_go_on_plain and not request.next_proposal_count
     if not is_promised and not request.may_go_on_plain:
         return None
-    following_step = request.step + max(request.continuation.run_length, 1)
-    is_known = (is_promised or may_follow) and not request.max_forced_tokens and following_step <= LAST_STEP
-    common = following_call(request, following_step) if is_known else None
+    step = step_after(request)
+    is_known = (is_promised or may_follow) and not request.max_forced_tokens and step <= LAST_STEP
+    common = following_call(request) if is_known else None
     request.ClearField("continuation")
     request.ClearField("may_go_on_plain")
     if common is None:
@@ -89,7 +89,7 @@ def take_sequel(
     return Sequel(
         sequence_id=request.sequence_id,
         step=request.step,
-        following_step=following_step,
+        following_step=step,
         goes_on=OutputEnd(frozenset(stops), list(request.proposal.token_ids)).spares,
         body=lambda verdict: body_of(following.request(verdict.length, verdict.proposal)),
         begin=lambda verdict, held: verifier.submit(following.call(verdict.length, verdict.proposal), held),
@@ -98,12 +98,17 @@ def take_sequel(
     )
 
 
-def following_call(request: pb.VerifyProposalRequest, step: int) -> pb.VerifyProposalRequest:
+def step_after(request: pb.VerifyProposalRequest) -> int:
+    """The step of the call after this one: the last of a run."""
+    return request.step + max(request.continuation.run_length, 1)
+
+
+def following_call(request: pb.VerifyProposalRequest) -> pb.VerifyProposalRequest:
     """What is known of the call after this one. Keeps nothing of its proposal alive."""
     continuation = request.continuation
     return pb.VerifyProposalRequest(
         sequence_id=request.sequence_id,
-        step=step,
+        step=step_after(request),
         run_length=continuation.run_length,
         include_probabilities=request.include_probabilities,
         feature_layers=request.feature_layers,
