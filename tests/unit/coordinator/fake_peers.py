@@ -87,6 +87,7 @@ class FakeTarget(FakeSequences, TargetPeer):
         held = self.locate(sequence_id, last_step, base_length)
         assert not appended, "only forced tokens are appended, and this target names none"
         if (begun := self._begun.get((sequence_id, step))) is not None:
+            assert was_begun, "times of a call that was begun before it count from then"
             if not (await asyncio.wait([begun], timeout=within))[0]:
                 raise PeerUnavailableError(f"the peer did not answer within {within:g} s", timeout=within)
         elif last_step != held.last_step:

@@ -160,3 +160,16 @@ def test_a_refused_proposal_counts_as_none() -> None:
     assert (made.kind, made.drafted_count, made.draft_compute) == (RoundKind.FALLBACK, 0, None)
     assert (made.asked, made.drafted_count, made.draft_elapsed, made.is_usual) == (0, 0, 0.0, False)
     assert RoundReport.of(made, 0.0).draft is None
+
+
+def test_each_pass_of_a_run_has_its_share_of_the_times() -> None:
+    run = Round(step=3, rule=Rule.BLOCK, began_at=1.0)
+    run.end(replace(VERDICT, path=(), run_ids=(4, 5, 6)), 1.08, 1.0)
+    passes = run.passes()
+    assert len(passes) == 4
+    for name in ("elapsed", "period", "verify_compute", "network_time", "rollback_time"):
+        total = sum(getattr(one, name) for one in passes)
+        assert total == pytest.approx(getattr(run, name)) and total > 0
+    single = Round(step=3, rule=Rule.BLOCK)
+    single.end(replace(VERDICT, path=()), 1.02, 1.0)
+    assert single.passes() == [single]

@@ -58,6 +58,7 @@ async def test_an_output_without_proposals_comes_in_runs(with_draft: bool) -> No
         assert generation.acceptance.round_count == 79
         assert sum(b.target.runs) == 80
         assert b.target.gone_on_count == len(b.target.runs) - 1, "each call was promised with the one before it"
+        assert len(b.target.opened) == 1, "and was the one that was promised"
         assert b.pair.metrics.registry.get_sample_value("specpair_spec_decode_rounds_total", {"kind": "plain"}) == 79
 
 
@@ -84,6 +85,28 @@ async def test_no_run_begins_while_other_outputs_are_to_be_forked() -> None:
             pass
         assert max(b.target.runs) == 8
         await b.check_closed()
+
+
+async def test_what_a_token_takes_is_learnt_from_each_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, add = list[int](), RunLength.add
+
+    def note(run: RunLength, elapsed: float, count: int) -> None:
+        seen.append(count)
+        add(run, elapsed, count)
+
+    monkeypatch.setattr(RunLength, "add", note)
+    async with bench(config=GATHERING, longest_run=8) as b:
+        await b.run(max_tokens=40, count=0)
+        assert seen == b.target.runs[1:]
+
+
+async def test_no_run_is_longer_than_any_target_gives() -> None:
+    async with bench(config=GATHERING, longest_run=8, target_count=2) as b:
+        link = list(b.pair.target.links.values())[1]
+        assert link.info is not None
+        link.info = replace(link.info, longest_run=3)
+        await b.run(max_tokens=40, count=0)
+        assert max(max(target.runs, default=1) for target in b.targets) == 3
 
 
 @pytest.mark.parametrize("faults", [{3: AWAY}, {2: AWAY, 3: AWAY}])
