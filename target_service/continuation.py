@@ -36,27 +36,28 @@ class Following:
     decode: Callable[[pb.VerifyProposalRequest], VerifyCall]
     vocab_size: int
     plain: VerifyCall
-    """The call if the target proposes nothing, but for its position."""
+    """The call if the target proposes nothing, but for its step and position."""
 
-    def request(self, length: int, proposal: OwnProposal | None) -> pb.VerifyProposalRequest:
-        """The message of the call after `length` committed tokens, with what the target proposed."""
+    def request(self, step: int, length: int, proposal: OwnProposal | None) -> pb.VerifyProposalRequest:
+        """The message of the call of this step, after `length` committed tokens, with what the target proposed."""
         request = pb.VerifyProposalRequest()
         request.CopyFrom(self.common)
-        request.base_length = length
+        request.step, request.base_length = step, length
         if proposal is not None:
             request.proposal.CopyFrom(encode_proposal(proposal))
         return request
 
-    def call(self, length: int, proposal: OwnProposal | None) -> VerifyCall:
+    def call(self, step: int, length: int, proposal: OwnProposal | None) -> VerifyCall:
         """The same decoded. Only trees go through a message: the device thread makes a call for each sequence between
         two passes."""
         if proposal is None:
-            return self.plain._replace(base_length=length)
+            return self.plain._replace(step=step, base_length=length)
         if proposal.parents:
-            return self.decode(self.request(length, proposal))
+            return self.decode(self.request(step, length, proposal))
         tokens, kept_step = proposal.token_ids, None if proposal.rows is None else proposal.step
         draft = CountedRows.one_hot(tokens, self.vocab_size)
-        return self.plain._replace(base_length=length, proposed=tokens, draft=draft, kept_step=kept_step)
+        known = self.plain._replace(step=step, base_length=length)
+        return known._replace(proposed=tokens, draft=draft, kept_step=kept_step)
 
 
 def take_sequel(
@@ -72,8 +73,9 @@ def take_sequel(
     may_follow = request.may_go_on_plain and not request.next_proposal_count
     if not is_promised and not request.may_go_on_plain:
         return None
-    step = step_after(request)
-    is_known = (is_promised or may_follow) and not request.max_forced_tokens and step <= LAST_STEP
+    first = request.step
+    last_steps = max(request.run_length, 1) + max(request.continuation.run_length, 1) - 1
+    is_known = (is_promised or may_follow) and not request.max_forced_tokens and first + last_steps <= LAST_STEP
     common = following_call(request) if is_known else None
     request.ClearField("continuation")
     request.ClearField("may_go_on_plain")
@@ -84,23 +86,23 @@ def take_sequel(
 
     def begin_on_device(before: VerifyWork) -> NextWork | None:
         length = len(before.sequence.tokens)
-        return verifier.go_on(before, lambda: following.call(length, before.own_proposal))
+        return verifier.go_on(before, lambda: following.call(before.step + 1, length, before.own_proposal))
+
+    def step_after(verdict: Verdict) -> int:
+        return first + 1 + len(verdict.run)
 
     return Sequel(
         sequence_id=request.sequence_id,
-        step=request.step,
-        following_step=step,
+        step=first,
+        following_step=step_after,
         goes_on=OutputEnd(frozenset(stops), list(request.proposal.token_ids)).spares,
-        body=lambda verdict: body_of(following.request(verdict.length, verdict.proposal)),
-        begin=lambda verdict, held: verifier.submit(following.call(verdict.length, verdict.proposal), held),
+        body=lambda verdict: body_of(following.request(step_after(verdict), verdict.length, verdict.proposal)),
+        begin=lambda verdict, held: verifier.submit(
+            following.call(step_after(verdict), verdict.length, verdict.proposal), held
+        ),
         begin_on_device=begin_on_device,
         is_last_resort=not is_promised,
     )
-
-
-def step_after(request: pb.VerifyProposalRequest) -> int:
-    """The step of the call after this one: the last of a run."""
-    return request.step + max(request.continuation.run_length, 1)
 
 
 def following_call(request: pb.VerifyProposalRequest) -> pb.VerifyProposalRequest:
@@ -108,8 +110,8 @@ def following_call(request: pb.VerifyProposalRequest) -> pb.VerifyProposalReques
     continuation = request.continuation
     return pb.VerifyProposalRequest(
         sequence_id=request.sequence_id,
-        step=step_after(request),
         run_length=continuation.run_length,
+        run_seconds=continuation.run_seconds,
         include_probabilities=request.include_probabilities,
         feature_layers=request.feature_layers,
         next_proposal_count=continuation.next_proposal_count,
@@ -127,6 +129,7 @@ def plain_call(request: pb.VerifyProposalRequest, vocab_size: int) -> VerifyCall
         proposed=[],
         draft=CountedRows.one_hot([], vocab_size),
         run_length=max(request.run_length, 1),
+        run_seconds=request.run_seconds,
         include_probabilities=request.include_probabilities,
         feature_layers=tuple(request.feature_layers),
         next_count=request.next_proposal_count,

@@ -9,10 +9,9 @@ from typing import TypeVar
 import grpc
 import grpc.aio
 
-from specpair.errors import InvalidFieldError, NotSupportedError, SpecpairError
-from specpair.grammars.grammar import MAX_FORCED_TOKENS
+from specpair.errors import NotSupportedError, SpecpairError
 from specpair.options import MAX_LOGPROBS, check_count, check_range
-from specpair.rpc.messages import body_of, check_sequence_id
+from specpair.rpc.messages import body_of
 from specpair.sequences.conditional_calls import ConditionOutcome
 from specpair.sequences.held_sequence import HeldSequence, wait_for_answer
 from specpair.server.streams import serve_calls
@@ -22,24 +21,26 @@ from specpair.v1 import features_pb2, logprobs_pb2
 from specpair.v1 import target_service_pb2 as pb
 from specpair.v1.target_service_pb2_grpc import TargetServiceServicer
 from specpair.wire.distributions import decode
-from specpair.wire.limits import DRAWS_PER_TOKEN
 from specpair.wire.tensors import encode_tensor
 from specpair.wire.trees import decode_tree
+from target_service.call_checks import check_abilities, check_call, check_form
 from target_service.continuation import take_sequel
 from target_service.late_rows import LateRows, WithheldBody, withholding
 from target_service.proposal_message import encode_proposal
 from target_service.tree_messages import score_tree_call, score_tree_response
 from target_service.verifier import Verifier
-from target_service.verify_work import ConditionalRequest, Verdict, VerdictCondition, VerifyCall
+from target_service.verify_work import (
+    ConditionalRequest,
+    Verdict,
+    VerdictCondition,
+    VerifyCall,
+)
 
 logger = logging.getLogger(__name__)
 
 MADE_ON_THE_LOOP_BYTES = 1 << 20
 """A larger (dense) proposal is decoded in a thread: it would block the event loop for milliseconds. A larger call on
 condition is dropped: the ordinary one follows."""
-
-MAX_FEATURE_LAYERS = 8
-"""Draft heads read the hidden states of three layers. This many layers of the widest models fit into a message."""
 
 Made = TypeVar("Made")
 
@@ -66,12 +67,9 @@ class TargetServicer(TargetServiceServicer):
         """Takes a call on condition; False for any other. It is read once its condition is met, and what is wrong with
         it is said to the ordinary call. One that would hold up the event loop is dropped."""
         request = call.request
-        if not request.HasField("condition"):
+        if not request.HasField("condition") or request.run_length > 1:  # a run is refused
             return False
         if request.ByteSize() > MADE_ON_THE_LOOP_BYTES:
-            self._verifier.sequences.conditional_calls.count(ConditionOutcome.FULL)
-            return True
-        if request.run_length > 1:  # the steps of a run are checked with its own call
             self._verifier.sequences.conditional_calls.count(ConditionOutcome.FULL)
             return True
         condition, data = take_condition(request), request.SerializeToString()
@@ -208,6 +206,7 @@ class TargetServicer(TargetServiceServicer):
             max_forced=request.max_forced_tokens,
             late=late,
             run_length=max(request.run_length, 1),
+            run_seconds=request.run_seconds,
         )
 
 
@@ -249,90 +248,3 @@ def encode_features(layers: Sequence[int], verdict: Verdict) -> features_pb2.Fea
     if verdict.features is None:
         return None
     return features_pb2.Features(layers=layers, states=encode_tensor(verdict.features))
-
-
-def check_features(layers: Sequence[int], layer_count: int) -> None:
-    """Raises InvalidFieldError for layers that the model lacks, or for too many layers."""
-    check_count("feature_layers", len(layers), MAX_FEATURE_LAYERS)
-    if layers and not layer_count:
-        raise NotSupportedError("feature_layers: the layers of this model cannot be told apart")
-    if layers and (worst := max(layers)) >= layer_count:
-        raise InvalidFieldError(
-            "feature_layers", f"holds {worst}; the model has {layer_count} layers", limit=layer_count - 1
-        )
-
-
-def check_call(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
-    """Raises for requests that are too large or not supported, before they are decoded. That a sequence is not here is
-    said before what it may ask a head for: the process that had it may have had another head. The caller then looks at
-    this process again."""
-    if request.HasField("condition"):
-        raise InvalidFieldError("condition", "is set; send the call on StreamVerifications, with is_unanswered")
-    check_form(request, verifier)
-    held = verifier.sequences.get(request.sequence_id)
-    if request.may_go_on_plain and not held.options.ignores_proposals:
-        problem = (
-            "is set; whether there is a proposal may be decided late at temperature 0 and under the coupled rule alone"
-        )
-        raise InvalidFieldError("may_go_on_plain", problem)
-    if request.run_length > 1 and held.options.structured_output is not None:
-        raise InvalidFieldError("run_length", "is more than 1; each token of a structured output is asked for", limit=1)
-    check_abilities(request, verifier)
-
-
-def check_form(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
-    """Raises for requests that are too large, or malformed, by the limits of this process."""
-    check_sequence_id("sequence_id", request.sequence_id)
-    check_count("appended_token_ids", len(request.appended_token_ids), verifier.sequences.limits.max_model_len)
-    check_count("proposal.token_ids", len(request.proposal.token_ids), verifier.max_num_speculative_tokens)
-    check_count("proposal.draw_nodes", len(request.proposal.draw_nodes), most_draws(verifier))
-    check_count("proposal.draw_rows", len(request.proposal.draw_rows), most_draws(verifier))
-    check_features(request.feature_layers, verifier.facts.feature_layer_count)
-    check_range("max_forced_tokens", request.max_forced_tokens, 0, MAX_FORCED_TOKENS)
-    check_run("", request, verifier)
-    check_run("continuation.", request.continuation, verifier)
-    others = ("proposal", "feature_layers", "max_forced_tokens", "next_proposal_count")
-    if request.run_length > 1 and (other := next((name for name in others if is_given(request, name)), None)):
-        raise InvalidFieldError("run_length", f"is {request.run_length}; with {other} it is 1 at most", limit=1)
-    if request.run_length > request.step + 1:
-        problem = f"is {request.run_length}; it begins before step 0"
-        raise InvalidFieldError("run_length", problem, limit=request.step + 1)
-
-
-def check_abilities(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
-    """Raises for what this target does not do."""
-    check_order("", request, verifier)
-    check_order("continuation.", request.continuation, verifier)
-    if (problem := not_supported(request, verifier)) is not None:
-        raise NotSupportedError(problem)
-
-
-def check_run(prefix: str, call: pb.VerifyProposalRequest | pb.Continuation, verifier: Verifier) -> None:
-    """Raises InvalidFieldError for a run that is too long; `prefix` is that of the field's name."""
-    check_range(f"{prefix}run_length", call.run_length, 0, max(verifier.longest_run, 1))
-
-
-def is_given(request: pb.VerifyProposalRequest, name: str) -> bool:
-    """Whether a request says something in a field."""
-    return request.HasField("proposal") if name == "proposal" else bool(getattr(request, name))
-
-
-def check_order(prefix: str, order: pb.VerifyProposalRequest | pb.Continuation, verifier: Verifier) -> None:
-    """Raises InvalidFieldError for a proposal that no head may be asked for. `prefix` is that of the fields' names."""
-    check_range(f"{prefix}next_proposal_count", order.next_proposal_count, 0, verifier.max_num_speculative_tokens)
-    check_range(f"{prefix}next_proposal_min_confidence", order.next_proposal_min_confidence, 0.0, 1.0)
-
-
-def not_supported(request: pb.VerifyProposalRequest, verifier: Verifier) -> str | None:
-    """What the call asks for that this target cannot do."""
-    if request.next_proposal_count and not verifier.has_head:
-        return "next_proposal_count: this target has no head"
-    if request.continuation.next_proposal_count and not verifier.has_head:
-        return "continuation.next_proposal_count: this target has no head"
-    if request.proposal.parent_indices and verifier.no_trees:
-        return f"proposal.parent_indices: {verifier.no_trees}"
-    return None
-
-
-def most_draws(verifier: Verifier) -> int:
-    return DRAWS_PER_TOKEN * verifier.max_num_speculative_tokens

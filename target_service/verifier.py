@@ -38,14 +38,18 @@ from target_service.self_drafting import SelfDrafter
 from target_service.tree_scorer import TreeScorer
 from target_service.tree_scores import TreeScoreWork
 from target_service.unjudged import UnjudgedWorks
-from target_service.verify_work import ConditionalRequest, Verdict, VerdictCondition, VerifyCall, VerifyWork
+from target_service.verify_work import (
+    MOST_RUN,
+    ConditionalRequest,
+    Verdict,
+    VerdictCondition,
+    VerifyCall,
+    VerifyWork,
+)
 
 DECODED_BETWEEN_PASSES_BYTES = 64 * 1024
 """Largest conditional call that the device thread decodes itself, while all others wait; the event loop decodes longer
 ones. A sparse proposal of eight tokens has 20 KB, and takes a tenth of a millisecond."""
-
-MOST_RUN = 64
-"""Tokens of one call without a proposal, at most."""
 
 log = logging.getLogger(__name__)
 
@@ -86,11 +90,6 @@ class Verifier(ModelHost[Verdict]):
         """Whether the target can propose."""
         return self._drafter is not None
 
-    @property
-    def longest_run(self) -> int:
-        """The most tokens of one call without a proposal; 0 if each is asked for: a head proposes after each."""
-        return 0 if self.has_head else MOST_RUN
-
     def info(self) -> ModelInfo:
         beams = not self.trees.why_not
         return replace(
@@ -99,7 +98,7 @@ class Verifier(ModelHost[Verdict]):
             runs_beams=beams,
             goes_on_plain=True,
             takes_withheld_distributions=True,
-            longest_run=self.longest_run,
+            longest_run=0 if self.has_head else MOST_RUN,  # a head proposes after each token
             sampling_defaults=self.sampling_defaults,
         )
 
@@ -112,7 +111,7 @@ class Verifier(ModelHost[Verdict]):
         async def compute(held: HeldSequence[Verdict]) -> Verdict:
             return await self._judge(held, call)
 
-        return await self.sequences.step(call.sequence_id, call.step, body, compute, sequel, call.first_step)
+        return await self.sequences.step(call.sequence_id, call.step, body, compute, sequel)
 
     def submit(self, call: VerifyCall, held: HeldSequence[Verdict]) -> Callable[[], Awaitable[Verdict]]:
         """Begins with a call for which nobody waits yet."""
@@ -128,7 +127,7 @@ class Verifier(ModelHost[Verdict]):
             call = judgeable(decode(), held, before.own_proposal)
         except SpecpairError:  # the event loop says so to the call
             return None
-        if call.first_step <= before.call.step or call.base_length != length or call.appended:
+        if call.step <= before.step or call.base_length != length or call.appended:
             return None
         if length + fed_count(call) > self.facts.max_model_len:
             return None
@@ -194,6 +193,7 @@ class Verifier(ModelHost[Verdict]):
             held.cached.replace_from(committed, [])
             raise
         held.length = committed + len(work.path) + 1 + len(work.run)
+        held.used_step = work.step
         held.own_proposal = work.own_proposal
         return Verdict(
             path=work.path,

@@ -1,5 +1,6 @@
 """A verification call, its verdict, and the engine's work between them."""
 
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -19,6 +20,9 @@ from specpair.speculation.trees.token_tree import TokenTree
 from target_service.late_rows import LateRows, WithheldBody
 from target_service.own_proposal import OwnProposal
 
+MOST_RUN = 64
+"""Tokens of one call without a proposal, at most."""
+MOST_RUN_SECONDS = 60.0
 ANSWER_BYTES = 1024
 ENTRY_BYTES = 100
 """Memory of a token and its logprob."""
@@ -51,11 +55,9 @@ class VerifyCall(NamedTuple):
     late: LateRows | None = None
     """Where the distributions come to, if they were not sent with the tokens; `draft` stands for them until then."""
     run_length: int = 1
-    """Tokens to give without a proposal, by as many passes; `step` is that of the last one."""
-
-    @property
-    def first_step(self) -> int:
-        return self.step - self.run_length + 1
+    """Tokens to give without a proposal, at most: each by a pass of its own, the first with the draws of `step`."""
+    run_seconds: float = 0.0
+    """How long they may take; 0 without a limit."""
 
 
 class ConditionalRequest(NamedTuple):
@@ -79,7 +81,7 @@ class VerdictCondition(NamedTuple):
 
     def is_met_by(self, answer: "Verdict | VerifyWork") -> bool:
         """The work is asked on the device thread, which knows the verdict first."""
-        return (len(answer.path), answer.next_token) == (self.accepted_count, self.next_token)
+        return not answer.run and (len(answer.path), answer.next_token) == (self.accepted_count, self.next_token)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +160,7 @@ class VerifyWork(Work):
     """Whether that is a call without a proposal, since no call waited."""
 
     def __post_init__(self) -> None:
-        self.step = self.call.first_step
+        self.step = self.call.step
 
     @property
     def last_token(self) -> int:
@@ -167,13 +169,26 @@ class VerifyWork(Work):
 
     def take(self, token: int) -> None:
         """Takes the token that the target gave by itself in a pass, the last one unless a run goes on."""
-        if self.step == self.call.first_step:
+        if self.step == self.call.step:
             self.next_token = token
         else:
             self.run.append(token)
-        self.done = self.step == self.call.step or token in self.options.sampling.stop_token_ids
+        self.done = not self._goes_on(1 + len(self.run), token)
         if not self.done:
             self.step += 1
+
+    def _goes_on(self, count: int, token: int) -> bool:
+        """Whether the run goes on after so many tokens: if another pass, as long as these, ends within its time."""
+        call = self.call
+        if count == call.run_length or token in self.options.sampling.stop_token_ids:
+            return False
+        elapsed = time.perf_counter() - self.started_at
+        return not call.run_seconds or elapsed * (count + 1) <= call.run_seconds * count
+
+    @property
+    def is_midway(self) -> bool:
+        """Between two tokens of a run it is like a call that has just come."""
+        return super().is_midway and not self.step > self.call.step
 
     @property
     def is_followed(self) -> bool:

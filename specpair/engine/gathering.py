@@ -198,8 +198,8 @@ class Gathering:
         self._followed.pop(sequence, None)
 
     def patience(self, works: Several[Work], now: float) -> float:
-        """Seconds that works may wait for others; 0 if one of them is in the background. If one of them has started
-        already, they wait for calls that are here and for no others."""
+        """Seconds that works may wait for others; 0 if one of them is in the background. If one of them is midway, they
+        wait for calls that are here and for no others."""
         if not self._expected and not self._followed:
             return 0.0
         self._expected = {sequence: until for sequence, until in self._expected.items() if until > now}
@@ -207,7 +207,7 @@ class Gathering:
         if any(work.is_background for work in works):
             return 0.0
         ends = [*self._followed.values()] if self._saves_for_followed(len(works)) else []
-        if not any(work.started_at for work in works):
+        if not any(work.is_midway for work in works):
             ends += self._worthwhile(works, now)
         return max(ends, default=now) - now
 

@@ -94,6 +94,11 @@ class Work:
         return None
 
     @property
+    def is_midway(self) -> bool:
+        """Whether passes that it needed are behind it, so that it does not wait for others before the next."""
+        return self.started_at > 0.0
+
+    @property
     def steps_left(self) -> int:
         """Passes until it is done, as far as is known before they are run."""
         return 1

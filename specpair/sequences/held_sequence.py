@@ -55,6 +55,8 @@ class HeldSequence(Generic[Answer]):
     touched_at: float = 0.0
     """When a call last used it, or was last seen working on it, by the store's clock."""
     last_step: int = -1
+    used_step: int = -1
+    """The last step of a run, if one was given: the draws of all its steps are used."""
     last_body: Any = None
     answer: "asyncio.Future[Answer] | None" = field(default=None, repr=False)
     before: "TakenStep[Answer] | None" = field(default=None, repr=False)

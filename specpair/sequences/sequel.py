@@ -30,8 +30,8 @@ class Sequel(Generic[Answer]):
     sequence_id: str
     step: int
     """The step before it."""
-    following_step: int
-    """Its own: the last one of a run."""
+    following_step: Callable[[Answer], int]
+    """Its own, after this answer."""
     goes_on: Callable[[Any], bool]
     """Whether the output goes on after an answer. The device thread asks it, too, of the work that has the answer."""
     body: Callable[[Answer], Any]

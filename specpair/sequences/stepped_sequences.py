@@ -48,10 +48,8 @@ class SteppedSequences(OpenSequences[Answer]):
         body: Any,
         compute: Callable[[HeldSequence[Answer]], Awaitable[Answer]],
         sequel: Sequel[Answer] | None = None,
-        first_step: int | None = None,
     ) -> Answer:
-        """The answer of one step: computed once, repeated from memory. Its `sequel` begins as soon as it is there. With
-        a `first_step` it is the last of several, none of which may have been taken.
+        """The answer of one step: computed once, repeated from memory. Its `sequel` begins as soon as it is there.
 
         The computation goes on if the caller is cancelled, so that a retry finds its answer. After a failure the step
         can be tried again.
@@ -62,9 +60,7 @@ class SteppedSequences(OpenSequences[Answer]):
             await settled(held)
             return await compute(held)
 
-        if (task := self._taken(held, step, body)) is None:
-            check_not_past(held, step if first_step is None else first_step)
-            task = self._start(held, sequence_id, step, body, finish)
+        task = self._taken(held, step, body) or self._start(held, sequence_id, step, body, finish)
         self.note_call(held, step, sequel)
         return await wait_for_answer(task, sequence_id)
 
@@ -102,7 +98,7 @@ class SteppedSequences(OpenSequences[Answer]):
         self, held: HeldSequence[Answer], last: TakenStep[Answer], sequel: Sequel[Answer], begun: Begun | None
     ) -> "asyncio.Future[Answer]":
         """The answer of a sequel, whose step before has its answer now."""
-        answer, step = last.answer.result(), sequel.following_step
+        answer, step = last.answer.result(), sequel.following_step(last.answer.result())
         begin, body = partial(sequel.begin, answer), lambda: sequel.body(answer)
         return self._begun(held, sequel.sequence_id, step, body, begin, begun, is_sequel=True)
 
@@ -190,7 +186,8 @@ class SteppedSequences(OpenSequences[Answer]):
                 if body != known.body:
                     raise ConflictingBodyError(f"step {step} was taken with another body", last_step=held.last_step)
                 return known.answer
-        check_not_past(held, step)
+        if step <= (last := max(held.last_step, held.used_step)):
+            raise StaleStepError(f"step {step} is past; the last one was {last}", last_step=last)
         if held.is_busy:
             raise StaleStepError(f"step {held.last_step} is still under way", last_step=held.last_step)
         return None
@@ -255,12 +252,6 @@ class SteppedSequences(OpenSequences[Answer]):
         logger.warning("a step that was begun could not be taken; its sequence is closed")
         held.begun = begun
         self.drop(held)
-
-
-def check_not_past(held: HeldSequence[Answer], step: int) -> None:
-    """Raises StaleStepError for a step that was taken, or is before one that was."""
-    if step <= held.last_step:
-        raise StaleStepError(f"step {step} is past; the last one was {held.last_step}", last_step=held.last_step)
 
 
 def stored_bytes(*taken: "TakenStep[Any] | None") -> int:

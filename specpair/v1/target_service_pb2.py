@@ -29,7 +29,7 @@ from specpair.v1 import proposal_pb2 as specpair_dot_v1_dot_proposal__pb2
 from specpair.v1 import stream_error_pb2 as specpair_dot_v1_dot_stream__error__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n specpair/v1/target_service.proto\x12\x0bspecpair.v1\x1a\x17specpair/v1/beams.proto\x1a\x1aspecpair/v1/features.proto\x1a\x1aspecpair/v1/logprobs.proto\x1a\x1aspecpair/v1/proposal.proto\x1a\x1especpair/v1/stream_error.proto\"\xb2\x03\n\x15VerifyProposalRequest\x12\x13\n\x0bsequence_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x04\x12\x13\n\x0b\x62\x61se_length\x18\x03 \x01(\r\x12\x1a\n\x12\x61ppended_token_ids\x18\x04 \x03(\r\x12\'\n\x08proposal\x18\x05 \x01(\x0b\x32\x15.specpair.v1.Proposal\x12\x1d\n\x15include_probabilities\x18\x06 \x01(\x08\x12\x16\n\x0e\x66\x65\x61ture_layers\x18\x07 \x03(\r\x12)\n\tcondition\x18\x08 \x01(\x0b\x32\x16.specpair.v1.Condition\x12\x1b\n\x13next_proposal_count\x18\t \x01(\r\x12$\n\x1cnext_proposal_min_confidence\x18\r \x01(\x02\x12\x19\n\x11max_forced_tokens\x18\x0c \x01(\r\x12/\n\x0c\x63ontinuation\x18\x0e \x01(\x0b\x32\x19.specpair.v1.Continuation\x12\x17\n\x0fmay_go_on_plain\x18\x0f \x01(\x08\x12\x12\n\nrun_length\x18\x10 \x01(\r\"e\n\x0c\x43ontinuation\x12\x1b\n\x13next_proposal_count\x18\x01 \x01(\r\x12$\n\x1cnext_proposal_min_confidence\x18\x02 \x01(\x02\x12\x12\n\nrun_length\x18\x03 \x01(\r\"H\n\tCondition\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\x16\n\x0e\x61\x63\x63\x65pted_count\x18\x02 \x01(\r\x12\x15\n\rnext_token_id\x18\x03 \x01(\r\"\x9e\x04\n\x16VerifyProposalResponse\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x04\x12\x16\n\x0e\x61\x63\x63\x65pted_count\x18\x03 \x01(\r\x12\x15\n\rnext_token_id\x18\x04 \x01(\r\x12\x0e\n\x06length\x18\x05 \x01(\r\x12\x15\n\rqueue_time_us\x18\x06 \x01(\x04\x12\x17\n\x0f\x63ompute_time_us\x18\x07 \x01(\x04\x12,\n\x08logprobs\x18\x08 \x03(\x0b\x32\x1a.specpair.v1.TokenLogprobs\x12\x19\n\x11\x62\x61tch_token_count\x18\t \x01(\r\x12\x1c\n\x14target_probabilities\x18\n \x03(\x02\x12\x1b\n\x13\x64raft_probabilities\x18\x0b \x03(\x02\x12\x18\n\x10rollback_time_ns\x18\x0c \x01(\x04\x12\x15\n\raccepted_path\x18\r \x03(\r\x12\'\n\x08\x66\x65\x61tures\x18\x0e \x01(\x0b\x32\x15.specpair.v1.Features\x12,\n\rnext_proposal\x18\x0f \x01(\x0b\x32\x15.specpair.v1.Proposal\x12\x18\n\x10\x66orced_token_ids\x18\x12 \x03(\r\x12\x19\n\x11has_gone_on_plain\x18\x13 \x01(\x08\x12\x1a\n\x12\x63\x61\x63hed_token_count\x18\x14 \x01(\r\x12\x15\n\rrun_token_ids\x18\x15 \x03(\r\"J\n\x1aStreamVerificationsRequest\x12,\n\x05\x63\x61lls\x18\x01 \x03(\x0b\x32\x1d.specpair.v1.VerificationCall\"\x86\x01\n\x10VerificationCall\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\x04\x12\x33\n\x07request\x18\x02 \x01(\x0b\x32\".specpair.v1.VerifyProposalRequest\x12\x15\n\rtrace_context\x18\x03 \x01(\t\x12\x15\n\ris_unanswered\x18\x04 \x01(\x08\"O\n\x1bStreamVerificationsResponse\x12\x30\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x1f.specpair.v1.VerificationAnswer\"\x94\x01\n\x12VerificationAnswer\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\x04\x12\x37\n\x08response\x18\x02 \x01(\x0b\x32#.specpair.v1.VerifyProposalResponseH\x00\x12)\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x18.specpair.v1.StreamErrorH\x00\x42\t\n\x07outcome\"9\n\x12ScoreTokensRequest\x12\x11\n\ttoken_ids\x18\x01 \x03(\r\x12\x10\n\x08logprobs\x18\x02 \x01(\r\"X\n\x13ScoreTokensResponse\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12,\n\x08logprobs\x18\x02 \x03(\x0b\x32\x1a.specpair.v1.TokenLogprobs\"\xb2\x01\n\x10ScoreTreeRequest\x12\x13\n\x0bsequence_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x04\x12\x13\n\x0b\x62\x61se_length\x18\x03 \x01(\r\x12\x1a\n\x12\x61ppended_token_ids\x18\x04 \x03(\r\x12#\n\x04tree\x18\x05 \x01(\x0b\x32\x15.specpair.v1.BeamTree\x12\x13\n\x0b\x61sked_nodes\x18\x06 \x03(\x11\x12\x10\n\x08logprobs\x18\x07 \x01(\r\"\xdc\x01\n\x11ScoreTreeResponse\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x04\x12\x11\n\ttoken_ids\x18\x03 \x03(\r\x12\x10\n\x08logprobs\x18\x04 \x03(\x02\x12\x15\n\rqueue_time_us\x18\x05 \x01(\x04\x12\x17\n\x0f\x63ompute_time_us\x18\x06 \x01(\x04\x12\x18\n\x10rollback_time_ns\x18\x07 \x01(\x04\x12\x19\n\x11\x62\x61tch_token_count\x18\x08 \x01(\r\x12\x1a\n\x12\x63\x61\x63hed_token_count\x18\t \x01(\r2\xf6\x02\n\rTargetService\x12Y\n\x0eVerifyProposal\x12\".specpair.v1.VerifyProposalRequest\x1a#.specpair.v1.VerifyProposalResponse\x12l\n\x13StreamVerifications\x12\'.specpair.v1.StreamVerificationsRequest\x1a(.specpair.v1.StreamVerificationsResponse(\x01\x30\x01\x12P\n\x0bScoreTokens\x12\x1f.specpair.v1.ScoreTokensRequest\x1a .specpair.v1.ScoreTokensResponse\x12J\n\tScoreTree\x12\x1d.specpair.v1.ScoreTreeRequest\x1a\x1e.specpair.v1.ScoreTreeResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n specpair/v1/target_service.proto\x12\x0bspecpair.v1\x1a\x17specpair/v1/beams.proto\x1a\x1aspecpair/v1/features.proto\x1a\x1aspecpair/v1/logprobs.proto\x1a\x1aspecpair/v1/proposal.proto\x1a\x1especpair/v1/stream_error.proto\"\xc7\x03\n\x15VerifyProposalRequest\x12\x13\n\x0bsequence_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x04\x12\x13\n\x0b\x62\x61se_length\x18\x03 \x01(\r\x12\x1a\n\x12\x61ppended_token_ids\x18\x04 \x03(\r\x12\'\n\x08proposal\x18\x05 \x01(\x0b\x32\x15.specpair.v1.Proposal\x12\x1d\n\x15include_probabilities\x18\x06 \x01(\x08\x12\x16\n\x0e\x66\x65\x61ture_layers\x18\x07 \x03(\r\x12)\n\tcondition\x18\x08 \x01(\x0b\x32\x16.specpair.v1.Condition\x12\x1b\n\x13next_proposal_count\x18\t \x01(\r\x12$\n\x1cnext_proposal_min_confidence\x18\r \x01(\x02\x12\x19\n\x11max_forced_tokens\x18\x0c \x01(\r\x12/\n\x0c\x63ontinuation\x18\x0e \x01(\x0b\x32\x19.specpair.v1.Continuation\x12\x17\n\x0fmay_go_on_plain\x18\x0f \x01(\x08\x12\x12\n\nrun_length\x18\x10 \x01(\r\x12\x13\n\x0brun_seconds\x18\x11 \x01(\x02\"z\n\x0c\x43ontinuation\x12\x1b\n\x13next_proposal_count\x18\x01 \x01(\r\x12$\n\x1cnext_proposal_min_confidence\x18\x02 \x01(\x02\x12\x12\n\nrun_length\x18\x03 \x01(\r\x12\x13\n\x0brun_seconds\x18\x04 \x01(\x02\"H\n\tCondition\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\x16\n\x0e\x61\x63\x63\x65pted_count\x18\x02 \x01(\r\x12\x15\n\rnext_token_id\x18\x03 \x01(\r\"\x9e\x04\n\x16VerifyProposalResponse\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x04\x12\x16\n\x0e\x61\x63\x63\x65pted_count\x18\x03 \x01(\r\x12\x15\n\rnext_token_id\x18\x04 \x01(\r\x12\x0e\n\x06length\x18\x05 \x01(\r\x12\x15\n\rqueue_time_us\x18\x06 \x01(\x04\x12\x17\n\x0f\x63ompute_time_us\x18\x07 \x01(\x04\x12,\n\x08logprobs\x18\x08 \x03(\x0b\x32\x1a.specpair.v1.TokenLogprobs\x12\x19\n\x11\x62\x61tch_token_count\x18\t \x01(\r\x12\x1c\n\x14target_probabilities\x18\n \x03(\x02\x12\x1b\n\x13\x64raft_probabilities\x18\x0b \x03(\x02\x12\x18\n\x10rollback_time_ns\x18\x0c \x01(\x04\x12\x15\n\raccepted_path\x18\r \x03(\r\x12\'\n\x08\x66\x65\x61tures\x18\x0e \x01(\x0b\x32\x15.specpair.v1.Features\x12,\n\rnext_proposal\x18\x0f \x01(\x0b\x32\x15.specpair.v1.Proposal\x12\x18\n\x10\x66orced_token_ids\x18\x12 \x03(\r\x12\x19\n\x11has_gone_on_plain\x18\x13 \x01(\x08\x12\x1a\n\x12\x63\x61\x63hed_token_count\x18\x14 \x01(\r\x12\x15\n\rrun_token_ids\x18\x15 \x03(\r\"J\n\x1aStreamVerificationsRequest\x12,\n\x05\x63\x61lls\x18\x01 \x03(\x0b\x32\x1d.specpair.v1.VerificationCall\"\x86\x01\n\x10VerificationCall\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\x04\x12\x33\n\x07request\x18\x02 \x01(\x0b\x32\".specpair.v1.VerifyProposalRequest\x12\x15\n\rtrace_context\x18\x03 \x01(\t\x12\x15\n\ris_unanswered\x18\x04 \x01(\x08\"O\n\x1bStreamVerificationsResponse\x12\x30\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x1f.specpair.v1.VerificationAnswer\"\x94\x01\n\x12VerificationAnswer\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\x04\x12\x37\n\x08response\x18\x02 \x01(\x0b\x32#.specpair.v1.VerifyProposalResponseH\x00\x12)\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x18.specpair.v1.StreamErrorH\x00\x42\t\n\x07outcome\"9\n\x12ScoreTokensRequest\x12\x11\n\ttoken_ids\x18\x01 \x03(\r\x12\x10\n\x08logprobs\x18\x02 \x01(\r\"X\n\x13ScoreTokensResponse\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12,\n\x08logprobs\x18\x02 \x03(\x0b\x32\x1a.specpair.v1.TokenLogprobs\"\xb2\x01\n\x10ScoreTreeRequest\x12\x13\n\x0bsequence_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x04\x12\x13\n\x0b\x62\x61se_length\x18\x03 \x01(\r\x12\x1a\n\x12\x61ppended_token_ids\x18\x04 \x03(\r\x12#\n\x04tree\x18\x05 \x01(\x0b\x32\x15.specpair.v1.BeamTree\x12\x13\n\x0b\x61sked_nodes\x18\x06 \x03(\x11\x12\x10\n\x08logprobs\x18\x07 \x01(\r\"\xdc\x01\n\x11ScoreTreeResponse\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x04\x12\x11\n\ttoken_ids\x18\x03 \x03(\r\x12\x10\n\x08logprobs\x18\x04 \x03(\x02\x12\x15\n\rqueue_time_us\x18\x05 \x01(\x04\x12\x17\n\x0f\x63ompute_time_us\x18\x06 \x01(\x04\x12\x18\n\x10rollback_time_ns\x18\x07 \x01(\x04\x12\x19\n\x11\x62\x61tch_token_count\x18\x08 \x01(\r\x12\x1a\n\x12\x63\x61\x63hed_token_count\x18\t \x01(\r2\xf6\x02\n\rTargetService\x12Y\n\x0eVerifyProposal\x12\".specpair.v1.VerifyProposalRequest\x1a#.specpair.v1.VerifyProposalResponse\x12l\n\x13StreamVerifications\x12\'.specpair.v1.StreamVerificationsRequest\x1a(.specpair.v1.StreamVerificationsResponse(\x01\x30\x01\x12P\n\x0bScoreTokens\x12\x1f.specpair.v1.ScoreTokensRequest\x1a .specpair.v1.ScoreTokensResponse\x12J\n\tScoreTree\x12\x1d.specpair.v1.ScoreTreeRequest\x1a\x1e.specpair.v1.ScoreTreeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,29 +37,29 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'specpair.v1.target_service_
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_VERIFYPROPOSALREQUEST']._serialized_start=191
-  _globals['_VERIFYPROPOSALREQUEST']._serialized_end=625
-  _globals['_CONTINUATION']._serialized_start=627
-  _globals['_CONTINUATION']._serialized_end=728
-  _globals['_CONDITION']._serialized_start=730
-  _globals['_CONDITION']._serialized_end=802
-  _globals['_VERIFYPROPOSALRESPONSE']._serialized_start=805
-  _globals['_VERIFYPROPOSALRESPONSE']._serialized_end=1347
-  _globals['_STREAMVERIFICATIONSREQUEST']._serialized_start=1349
-  _globals['_STREAMVERIFICATIONSREQUEST']._serialized_end=1423
-  _globals['_VERIFICATIONCALL']._serialized_start=1426
-  _globals['_VERIFICATIONCALL']._serialized_end=1560
-  _globals['_STREAMVERIFICATIONSRESPONSE']._serialized_start=1562
-  _globals['_STREAMVERIFICATIONSRESPONSE']._serialized_end=1641
-  _globals['_VERIFICATIONANSWER']._serialized_start=1644
-  _globals['_VERIFICATIONANSWER']._serialized_end=1792
-  _globals['_SCORETOKENSREQUEST']._serialized_start=1794
-  _globals['_SCORETOKENSREQUEST']._serialized_end=1851
-  _globals['_SCORETOKENSRESPONSE']._serialized_start=1853
-  _globals['_SCORETOKENSRESPONSE']._serialized_end=1941
-  _globals['_SCORETREEREQUEST']._serialized_start=1944
-  _globals['_SCORETREEREQUEST']._serialized_end=2122
-  _globals['_SCORETREERESPONSE']._serialized_start=2125
-  _globals['_SCORETREERESPONSE']._serialized_end=2345
-  _globals['_TARGETSERVICE']._serialized_start=2348
-  _globals['_TARGETSERVICE']._serialized_end=2722
+  _globals['_VERIFYPROPOSALREQUEST']._serialized_end=646
+  _globals['_CONTINUATION']._serialized_start=648
+  _globals['_CONTINUATION']._serialized_end=770
+  _globals['_CONDITION']._serialized_start=772
+  _globals['_CONDITION']._serialized_end=844
+  _globals['_VERIFYPROPOSALRESPONSE']._serialized_start=847
+  _globals['_VERIFYPROPOSALRESPONSE']._serialized_end=1389
+  _globals['_STREAMVERIFICATIONSREQUEST']._serialized_start=1391
+  _globals['_STREAMVERIFICATIONSREQUEST']._serialized_end=1465
+  _globals['_VERIFICATIONCALL']._serialized_start=1468
+  _globals['_VERIFICATIONCALL']._serialized_end=1602
+  _globals['_STREAMVERIFICATIONSRESPONSE']._serialized_start=1604
+  _globals['_STREAMVERIFICATIONSRESPONSE']._serialized_end=1683
+  _globals['_VERIFICATIONANSWER']._serialized_start=1686
+  _globals['_VERIFICATIONANSWER']._serialized_end=1834
+  _globals['_SCORETOKENSREQUEST']._serialized_start=1836
+  _globals['_SCORETOKENSREQUEST']._serialized_end=1893
+  _globals['_SCORETOKENSRESPONSE']._serialized_start=1895
+  _globals['_SCORETOKENSRESPONSE']._serialized_end=1983
+  _globals['_SCORETREEREQUEST']._serialized_start=1986
+  _globals['_SCORETREEREQUEST']._serialized_end=2164
+  _globals['_SCORETREERESPONSE']._serialized_start=2167
+  _globals['_SCORETREERESPONSE']._serialized_end=2387
+  _globals['_TARGETSERVICE']._serialized_start=2390
+  _globals['_TARGETSERVICE']._serialized_end=2764
 # @@protoc_insertion_point(module_scope)

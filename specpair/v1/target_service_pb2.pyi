@@ -12,7 +12,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class VerifyProposalRequest(_message.Message):
-    __slots__ = ("sequence_id", "step", "base_length", "appended_token_ids", "proposal", "include_probabilities", "feature_layers", "condition", "next_proposal_count", "next_proposal_min_confidence", "max_forced_tokens", "continuation", "may_go_on_plain", "run_length")
+    __slots__ = ("sequence_id", "step", "base_length", "appended_token_ids", "proposal", "include_probabilities", "feature_layers", "condition", "next_proposal_count", "next_proposal_min_confidence", "max_forced_tokens", "continuation", "may_go_on_plain", "run_length", "run_seconds")
     SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     BASE_LENGTH_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +27,7 @@ class VerifyProposalRequest(_message.Message):
     CONTINUATION_FIELD_NUMBER: _ClassVar[int]
     MAY_GO_ON_PLAIN_FIELD_NUMBER: _ClassVar[int]
     RUN_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    RUN_SECONDS_FIELD_NUMBER: _ClassVar[int]
     sequence_id: str
     step: int
     base_length: int
@@ -41,17 +42,20 @@ class VerifyProposalRequest(_message.Message):
     continuation: Continuation
     may_go_on_plain: bool
     run_length: int
-    def __init__(self, sequence_id: _Optional[str] = ..., step: _Optional[int] = ..., base_length: _Optional[int] = ..., appended_token_ids: _Optional[_Iterable[int]] = ..., proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ..., include_probabilities: _Optional[bool] = ..., feature_layers: _Optional[_Iterable[int]] = ..., condition: _Optional[_Union[Condition, _Mapping]] = ..., next_proposal_count: _Optional[int] = ..., next_proposal_min_confidence: _Optional[float] = ..., max_forced_tokens: _Optional[int] = ..., continuation: _Optional[_Union[Continuation, _Mapping]] = ..., may_go_on_plain: _Optional[bool] = ..., run_length: _Optional[int] = ...) -> None: ...
+    run_seconds: float
+    def __init__(self, sequence_id: _Optional[str] = ..., step: _Optional[int] = ..., base_length: _Optional[int] = ..., appended_token_ids: _Optional[_Iterable[int]] = ..., proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ..., include_probabilities: _Optional[bool] = ..., feature_layers: _Optional[_Iterable[int]] = ..., condition: _Optional[_Union[Condition, _Mapping]] = ..., next_proposal_count: _Optional[int] = ..., next_proposal_min_confidence: _Optional[float] = ..., max_forced_tokens: _Optional[int] = ..., continuation: _Optional[_Union[Continuation, _Mapping]] = ..., may_go_on_plain: _Optional[bool] = ..., run_length: _Optional[int] = ..., run_seconds: _Optional[float] = ...) -> None: ...
 
 class Continuation(_message.Message):
-    __slots__ = ("next_proposal_count", "next_proposal_min_confidence", "run_length")
+    __slots__ = ("next_proposal_count", "next_proposal_min_confidence", "run_length", "run_seconds")
     NEXT_PROPOSAL_COUNT_FIELD_NUMBER: _ClassVar[int]
     NEXT_PROPOSAL_MIN_CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
     RUN_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    RUN_SECONDS_FIELD_NUMBER: _ClassVar[int]
     next_proposal_count: int
     next_proposal_min_confidence: float
     run_length: int
-    def __init__(self, next_proposal_count: _Optional[int] = ..., next_proposal_min_confidence: _Optional[float] = ..., run_length: _Optional[int] = ...) -> None: ...
+    run_seconds: float
+    def __init__(self, next_proposal_count: _Optional[int] = ..., next_proposal_min_confidence: _Optional[float] = ..., run_length: _Optional[int] = ..., run_seconds: _Optional[float] = ...) -> None: ...
 
 class Condition(_message.Message):
     __slots__ = ("step", "accepted_count", "next_token_id")

@@ -40,8 +40,8 @@ def target(targets: dict[str, RunningModel]) -> RunningModel:
 
 
 def call(name: str, step: int, length: int, run_length: int, following: int | None = None) -> pb.VerifyProposalRequest:
-    """The call of a run whose last step is `step`, after `length` tokens; `following` is the length of the next one, if
-    that is promised."""
+    """The call of a run whose first step is `step`, after `length` tokens; `following` is the length of the next one,
+    if that is promised."""
     continuation = None if following is None else pb.Continuation(run_length=following)
     return pb.VerifyProposalRequest(
         sequence_id=name, step=step, base_length=length, run_length=run_length, continuation=continuation
@@ -57,17 +57,17 @@ async def tokens_of(target: RunningModel, name: str, runs: list[int], *, promise
     any is."""
     tokens: list[int] = []
     logprobs: list[Any] = []
-    step = -1
+    step = 0
     for place, count in enumerate(runs):
-        step += count
         following = runs[place + 1] if promised and place + 1 < len(runs) else None
         answer = await target.hot.VerifyProposal(call(name, step, len(PROMPT) + len(tokens), count, following))
         tokens += given(answer)
         logprobs += answer.logprobs
         assert answer.length == len(PROMPT) + len(tokens)
         assert answer.step == step
+        step += count
         if following is not None:
-            await until(lambda last=step + following: target.host.sequences.get(name).last_step == last)
+            await until(lambda last=step: target.host.sequences.get(name).last_step == last)
     return tokens, logprobs
 
 
@@ -95,7 +95,7 @@ async def test_runs_share_passes_with_others(target: RunningModel) -> None:
     for name, seed in (("a", 1), ("b", 2)):
         await open_sequence(target, name, sampling={"temperature": 1.0, "seed": seed})
     with Gate(target):
-        calls = [target.hot.VerifyProposal(call(name, 5, len(PROMPT), 6)) for name in ("a", "b")]
+        calls = [target.hot.VerifyProposal(call(name, 0, len(PROMPT), 6)) for name in ("a", "b")]
         await until(lambda: all(target.host.sequences.get(name).work is not None for name in ("a", "b")))
         await asyncio.sleep(0)  # the works of a turn of the loop are handed over after it
     answers = [await one for one in calls]
@@ -109,33 +109,51 @@ async def test_a_token_that_ends_the_output_ends_the_run(target: RunningModel) -
     (tokens, _) = await tokens_of(target, "a", [8])
     stop = next(token for place, token in enumerate(tokens) if place >= 2 and token not in tokens[:place])
     await open_sequence(target, "b", sampling={**PLAIN, "stop_token_ids": [stop]})
-    answer = await target.hot.VerifyProposal(call("b", 7, len(PROMPT), 8, following=4))
+    answer = await target.hot.VerifyProposal(call("b", 0, len(PROMPT), 8, following=4))
     assert given(answer) == tokens[: tokens.index(stop) + 1]
     assert answer.length == len(PROMPT) + len(given(answer))
     with Gate(target):  # a pass would stop here
-        assert target.host.sequences.get("b").last_step == 7
+        assert target.host.sequences.get("b").last_step == 0
+    await close(target, names=["a", "b"])
+
+
+async def test_a_run_ends_before_its_time_is_over(target: RunningModel) -> None:
+    await open_sequence(target, "a", sampling=PLAIN)
+    (tokens, _) = await tokens_of(target, "a", [12])
+    await open_sequence(target, "b", sampling=PLAIN)
+    request = call("b", 0, len(PROMPT), 12, following=4)
+    request.run_seconds = 1e-6
+    first = await target.hot.VerifyProposal(request)
+    assert given(first) == tokens[:1]
+    await until(lambda: target.host.sequences.get("b").last_step == 1)  # goes on where it ended
+    second = await target.hot.VerifyProposal(call("b", 1, first.length, 4))
+    assert given(second) == tokens[1:5]
+    request = call("b", 5, second.length, 7)
+    request.run_seconds = 60.0
+    assert given(await target.hot.VerifyProposal(request)) == tokens[5:12]
     await close(target, names=["a", "b"])
 
 
 async def test_a_lost_answer_is_repeated_and_another_run_conflicts(target: RunningModel) -> None:
     await open_sequence(target, "a", sampling={"temperature": 1.0, "seed": 3})
-    first = await target.hot.VerifyProposal(call("a", 4, len(PROMPT), 5))
-    assert await target.hot.VerifyProposal(call("a", 4, len(PROMPT), 5)) == first
+    first = await target.hot.VerifyProposal(call("a", 0, len(PROMPT), 5))
+    assert await target.hot.VerifyProposal(call("a", 0, len(PROMPT), 5)) == first
     with pytest.raises(grpc.aio.AioRpcError) as conflict:
-        await target.hot.VerifyProposal(call("a", 4, len(PROMPT), 4))
+        await target.hot.VerifyProposal(call("a", 0, len(PROMPT), 4))
     assert conflict.value.code() is grpc.StatusCode.ALREADY_EXISTS
-    with pytest.raises(grpc.aio.AioRpcError) as stale:  # its first step is 3
-        await target.hot.VerifyProposal(call("a", 7, first.length, 5))
-    assert "step 3 is past" in str(stale.value.details())
-    assert len(given(await target.hot.VerifyProposal(call("a", 7, first.length, 3)))) == 3
+    for step in (1, 4):  # the run has used their draws
+        with pytest.raises(grpc.aio.AioRpcError) as stale:
+            await target.hot.VerifyProposal(call("a", step, first.length, 3))
+        assert f"step {step} is past; the last one was 4" in str(stale.value.details())
+    assert len(given(await target.hot.VerifyProposal(call("a", 5, first.length, 3)))) == 3
     await close(target, names=["a"])
 
 
 async def test_a_sequence_that_is_closed_in_a_run_leaves_nothing(target: RunningModel) -> None:
     await open_sequence(target, "a", sampling=PLAIN)
     with Gate(target):
-        running = target.hot.VerifyProposal(call("a", 63, len(PROMPT), 64))
-        await until(lambda: target.host.sequences.get("a").last_step == 63)
+        running = target.hot.VerifyProposal(call("a", 0, len(PROMPT), 64))
+        await until(lambda: target.host.sequences.get("a").last_step == 0)
         await target.sequences.CloseSequence(sequences_pb.CloseSequenceRequest(sequence_id="a"))
     with pytest.raises(grpc.aio.AioRpcError):
         await running
@@ -145,12 +163,15 @@ async def test_a_sequence_that_is_closed_in_a_run_leaves_nothing(target: Running
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"run_length": 65, "step": 99}, "run_length"),
-        ({"run_length": 5, "step": 3}, "begins before step 0"),
+        ({"run_length": 65}, "run_length"),
+        ({"run_length": 5, "step": 2**64 - 4}, "not so many steps left"),
+        ({"run_length": 5, "run_seconds": 61.0}, "run_seconds"),
+        ({"run_length": 5, "run_seconds": float("nan")}, "run_seconds"),
         ({"run_length": 2, "feature_layers": [0]}, "with feature_layers"),
         ({"run_length": 2, "max_forced_tokens": 1}, "with max_forced_tokens"),
         ({"run_length": 2, "proposal": {"token_ids": [1]}}, "with proposal"),
         ({"continuation": {"run_length": 65}}, "continuation.run_length"),
+        ({"feature_layers": [0], "continuation": {"run_length": 2}}, "continuation.run_length"),
     ],
 )
 async def test_what_is_no_run_is_refused(target: RunningModel, changes: dict[str, Any], problem: str) -> None:
@@ -170,7 +191,8 @@ async def test_a_target_with_a_head_takes_none(targets: dict[str, RunningModel])
     await open_sequence(target, "a", sampling=PLAIN)
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await target.hot.VerifyProposal(call("a", 1, len(PROMPT), 2))
-    assert "run_length" in str(refused.value.details())
+    assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert "run_length: this target has a head" in str(refused.value.details())
     await close(target, names=["a"])
 
 

@@ -72,7 +72,7 @@ def decode(request: pb.VerifyProposalRequest) -> VerifyCall:
 
 def test_the_call_that_follows_is_the_next_one_without_its_continuation() -> None:
     request = call(continuation=pb.Continuation(next_proposal_count=2, next_proposal_min_confidence=0.25))
-    assert following(request).request(21, None) == pb.VerifyProposalRequest(
+    assert following(request).request(4, 21, None) == pb.VerifyProposalRequest(
         sequence_id="a",
         step=4,
         base_length=21,
@@ -97,7 +97,7 @@ ROWS = CountedRows(array("q", [2, 1, 8, 9, 3, 4]), pack("<3I", 8, 5, 9), pack("<
 )
 def test_one_that_is_no_tree_is_the_same_as_its_message_says(own: OwnProposal | None) -> None:
     request = call(continuation=pb.Continuation(next_proposal_count=2, next_proposal_min_confidence=0.25))
-    made, decoded = following(request).call(21, own), decode(following(request).request(21, own))
+    made, decoded = following(request).call(4, 21, own), decode(following(request).request(4, 21, own))
     assert made._replace(draft=decoded.draft) == decoded
     assert isinstance(made.draft, CountedRows) and isinstance(decoded.draft, CountedRows)
     assert content(made.draft) == content(decoded.draft)
@@ -110,9 +110,9 @@ def content(rows: CountedRows) -> tuple[object, ...]:
 def test_it_has_what_the_target_proposed() -> None:
     own = OwnProposal(step=4, length=21, token_ids=[8, 9], rows=None, parents=(-1, -1))
     following_own = following(call(continuation=pb.Continuation()))
-    proposal = following_own.request(21, own).proposal
+    proposal = following_own.request(4, 21, own).proposal
     assert list(proposal.token_ids) == [8, 9] and list(proposal.parent_indices) == [-1, -1]
-    decoded = following_own.call(21, own)
+    decoded = following_own.call(4, 21, own)
     assert decoded.proposed == [8, 9] and decoded.drawn is not None and decoded.drawn.tree.parents == (-1, -1)
 
 

@@ -100,7 +100,7 @@ class Target:
         return Sequel(
             sequence_id=name,
             step=step,
-            following_step=step + 1,
+            following_step=lambda answer: step + 1,
             goes_on=lambda answer: answer.outcome != stop,
             body=lambda answer: following,
             begin=begin,
