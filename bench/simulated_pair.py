@@ -116,7 +116,7 @@ class Call:
 
     sequence: Output
     submitted_at: float
-    started_at: float = 0.0
+    is_midway: bool = False
     is_background: bool = False
     is_followed: bool = False
     has_missed: bool = False

@@ -203,7 +203,7 @@ class Verifier(ModelHost[Verdict]):
             logprobs=work.logprobs,
             queue_time=work.queue_time,
             compute_time=work.compute_time,
-            batch_token_count=work.largest_batch.token_count if work.largest_batch else 0,
+            batch_token_count=work.batch_token_count,
             target_probabilities=work.target_probabilities,
             draft_probabilities=sent_probabilities(work) if call.include_probabilities else [],
             rollback_time=work.rollback_time,

@@ -102,7 +102,7 @@ class Verdict:
     compute_time: float
     """Seconds from the first forward pass to the verdict, without a wait for distributions that came later."""
     batch_token_count: int
-    """Tokens in its largest forward pass, including those of other sequences."""
+    """Tokens in its largest forward pass, including those of other sequences; of a run in the mean of its passes."""
     target_probabilities: list[float]
     """The target's probabilities of the proposed tokens, if requested."""
     draft_probabilities: list[float]
@@ -184,6 +184,13 @@ class VerifyWork(Work):
             return False
         elapsed = time.perf_counter() - self.started_at
         return not call.run_seconds or elapsed * (count + 1) <= call.run_seconds * count
+
+    @property
+    def batch_token_count(self) -> int:
+        """Tokens in its largest forward pass, those of other sequences included; of a run in the mean of its passes."""
+        if self.run:
+            return round(self.batch_token_sum / self.pass_count)
+        return self.largest_batch.token_count if self.largest_batch else 0
 
     @property
     def is_midway(self) -> bool:

@@ -101,6 +101,11 @@ class OutputLength:
             self._survivals = survivals(self._acceptance.rates(), self._longest)
         return self._survivals
 
+    @property
+    def is_on_trial(self) -> bool:
+        """Whether its rounds are compared with those that propose."""
+        return self._fixed is None and self._group.trial.is_on
+
     def opens_early(self, longest: int) -> bool:
         """Whether the draft is to open the sequence before the first round, with at most `longest` proposed tokens."""
         if self._fixed is not None:

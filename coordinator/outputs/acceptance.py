@@ -48,7 +48,7 @@ class Acceptance:
 
     def add(self, ended: Round) -> None:
         """One round, with or without proposals. Each pass of a run counts as a round."""
-        self.round_count += ended.judged.pass_count
+        self.round_count += ended.pass_count
         self.fallback_count += ended.has_fallen_back
         if ended.ahead is not None:
             self.ahead_counts[ended.ahead] += 1

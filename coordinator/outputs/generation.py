@@ -23,6 +23,7 @@ from specpair.errors import (
     ForwardFailedError,
     InvalidDistributionError,
     InvalidFieldError,
+    NotFiniteError,
     NotSupportedError,
     SpecpairError,
 )
@@ -167,7 +168,8 @@ class Generation:
         step, longest = self._first_step, max(self._longest_block() - 1, 0)
         with span("round", sequence=self.sequence_id, step=step, proposed=0, accepted=0):
             # Nothing is prepared before forks: the next call would hold the sequence while they wait for it.
-            first = self.proposals.first_round(step, self._history, longest, prepares=not self._forks_due)
+            left, prepares = self._tokens_of_runs() - 1, not self._forks_due
+            first = self.proposals.first_round(step, self._history, longest, left, prepares=prepares)
             first.verdict = await self._judge(first)
         if self._original is None:
             self._count_cached(first.verdict.cached_token_count)
@@ -181,13 +183,14 @@ class Generation:
         """What the round of this step adds, and the step after it."""
         self._round_start = time.perf_counter()  # time before this is the pause of a client that is slow to read
         with span("round", sequence=self.sequence_id, step=step) as traced:
-            begun = await self.proposals.next_round(step, self._history, self._longest_block(), self._longest_run())
-            verdict = await self._verify(begun)
+            begun = await self.proposals.next_round(step, self._history, self._longest_block(), self._tokens_of_runs())
+            verdict = begun.verdict = await self._verify(begun)
             traced.set(proposed=begun.drafted_count, accepted=verdict.accepted_count)
             if begun.ahead is not None:
                 traced.set(ahead=begun.ahead.value)
+        part = self._commit(begun)
         self.proposals.end(begun, verdict)
-        return self._commit(begun), step + verdict.pass_count
+        return part, step + verdict.pass_count
 
     async def _verify(self, begun: Round) -> Verdict:
         """The verdict; if the target refuses the proposal or fails on it, the verdict of a plain round.
@@ -205,6 +208,11 @@ class Generation:
                 self.proposals.refuse(begun, error)
             except ForwardFailedError as error:
                 self.proposals.refuse(begun, error)
+        if begun.order.run_length > 1:
+            try:
+                return await self._judge(begun)
+            except (ForwardFailedError, NotFiniteError):
+                self.proposals.give_up_runs(begun)
         return await self._judge(begun)
 
     async def _judge(self, begun: Round) -> Verdict:
@@ -240,10 +248,8 @@ class Generation:
         if following is None or self._forks_due:
             return None
         left = self.output.remaining_tokens - begun.depth - begun.order.run_length
-        needed = 1 + max(begun.order.count, following.count + 1 if following.count else 0)
-        if left < needed:
-            return None
-        return following if following.run_length <= left else replace(following, run_length=left)
+        needed = following.run_length + max(begun.order.count, following.count + 1 if following.count else 0)
+        return following if left >= needed else None
 
     def _may_go_on_plain(self, begun: Round) -> bool:
         """Whether the target may go on without a proposal if none is there: the draft prepares some, the output is the
@@ -272,12 +278,13 @@ class Generation:
             limits.append(self._draft.room(len(self._history)))
         return max(min(limits), 0)
 
-    def _longest_run(self) -> int:
-        """The most tokens to ask for without a proposal: one where each is reported or needs something of its own."""
+    def _tokens_of_runs(self) -> int:
+        """The tokens that may come in runs: one where each is reported or needs something of its own, else all that are
+        left."""
         request = self.request
         if self._forks_due or request.include_rounds or request.structured_output is not None:
             return 1
-        return min(self.output.remaining_tokens, max(self._pair.target.info.longest_run, 1))
+        return self.output.remaining_tokens
 
     def _commit(self, judged: Round) -> OutputPart:
         drafted, verdict = judged.token_ids, judged.judged
@@ -286,10 +293,11 @@ class Generation:
         self._history += tokens
         committed = self.output.commit(tokens)
         kept = committed.kept_count
+        judged.pass_count = max(1, verdict.pass_count - (len(tokens) - kept)) if verdict.run_ids else 1
         logprobs = verdict.logprobs[:kept] if self.has_logprobs else ()
         self.cumulative_logprob += sum(entry.logprob for entry in logprobs)
         origins = _origins(judged)[:kept]
-        self._count_tokens(kept, origins.count(Origin.FORCED))
+        self._count_tokens(kept, origins.count(Origin.FORCED), judged.pass_count / verdict.pass_count)
         rejected = [token for index, token in enumerate(drafted) if index not in verdict.path]
         return OutputPart(
             token_ids=tokens[:kept],
@@ -305,9 +313,10 @@ class Generation:
         self._cached_prompt_token_count = self.request.cached_prompt_tokens(count)
         self._pair.metrics.requests.add_cached_prompt(self._cached_prompt_token_count)
 
-    def _count_tokens(self, count: int, forced_count: int) -> None:
+    def _count_tokens(self, count: int, forced_count: int, share: float) -> None:
+        """Counts the tokens of a round, of whose passes this share is of use."""
         self.acceptance.forced_token_count += forced_count
-        metrics, elapsed = self._pair.metrics.requests, time.perf_counter() - self._round_start
+        metrics, elapsed = self._pair.metrics.requests, share * (time.perf_counter() - self._round_start)
         if self.output.new_token_count == count:
             metrics.add_first_token(elapsed, forced_count)
         else:
@@ -330,5 +339,6 @@ def _origins(judged: Round) -> list[Origin]:
     own = Origin.TARGET
     if judged.drafted_count:
         own = Origin.BONUS if judged.is_whole else Origin.CORRECTION
-    forced = [Origin.FORCED] * len(judged.judged.forced_ids)
-    return [Origin.ACCEPTED] * judged.accepted_count + [own] * judged.judged.pass_count + forced
+    verdict = judged.judged
+    forced = [Origin.FORCED] * len(verdict.forced_ids)
+    return [Origin.ACCEPTED] * verdict.accepted_count + [own] * verdict.pass_count + forced

@@ -12,12 +12,11 @@ from coordinator.outputs.own_proposals import OwnProposals, own_drafter
 from coordinator.outputs.preparations import Preparations
 from coordinator.outputs.proposal_problem import problem_of
 from coordinator.outputs.round import Round
-from coordinator.outputs.run_length import RunLength
 from coordinator.outputs.shadow_proposal import ShadowProposal
 from coordinator.outputs.sources import chosen, text_drafter
 from coordinator.outputs.text_draft import TextDraft
 from coordinator.pair import Pair
-from coordinator.peers import NO_ORDER, OwnOrder, Verdict
+from coordinator.peers import NO_ORDER, OwnOrder, Verdict, run_within
 from coordinator.peers.proposal_source import ProposalSource
 from coordinator.requests.request import GenerationRequest
 from specpair.errors import InvalidDistributionError, SpecpairError
@@ -73,7 +72,10 @@ class Proposals:
         self._next: Decision | None = None
         """The decision for the next round, if it was made in advance: the draft is preparing proposals by it, or the
         target was told of a plain round."""
-        self._run = RunLength(pair.config.stream_interval)
+        self._run_seconds = pair.config.stream_interval
+        """How long a run without proposals may take; 0 for single tokens."""
+        self._promised: OwnOrder | None = None
+        """What the target was told of the next round, if that is plain."""
         self._is_opening = False
         """Whether the draft was asked to read the prompt beside the target."""
         self._is_passed_over = False
@@ -132,15 +134,17 @@ class Proposals:
         """Starts the time of the first round that may have a proposal."""
         self._latest_end = time.perf_counter()
 
-    def first_round(self, step: int, history: Sequence[int], longest: int, *, prepares: bool = True) -> Round:
-        """The round of the first token, which has no proposal; `longest` is that of the next one. Whether that has a
-        proposal is known if the target makes it, or nothing ever does. Else the draft may prepare it meanwhile, if it
-        `prepares` anything."""
+    def first_round(
+        self, step: int, history: Sequence[int], longest: int, left: int = 1, *, prepares: bool = True
+    ) -> Round:
+        """The round of the first token, which has no proposal; `longest` is that of the next one, `left` the tokens
+        that may then come in runs. Whether that has a proposal is known if the target makes it, or nothing ever does.
+        Else the draft may prepare it meanwhile, if it `prepares` anything."""
         first = Round(step=step, rule=self._request.rule)
         if self._own is not None and self._length is not None:
             self._own.order(first, longest, self._length.decide(longest))
         elif self._draft is None or self._request.num_speculative_tokens == 0:
-            first.following_order = NO_ORDER
+            self._promised = first.following_order = run_within(self._run_seconds, left)
         elif self._is_opening and prepares:
             self._prepare(first, history, longest)
         return first
@@ -158,9 +162,9 @@ class Proposals:
         if preparation is not None and self._draft.prepare(first.step, history, preparation):
             first.prepared_count, self._next = preparation.count, newest
 
-    async def next_round(self, step: int, history: Sequence[int], longest: int, longest_run: int = 1) -> Round:
+    async def next_round(self, step: int, history: Sequence[int], longest: int, left: int = 1) -> Round:
         """A round with at most `longest` proposed tokens; none if none pay or the draft has none. If none are asked for
-        it may be a run of `longest_run` tokens."""
+        it is a run of the `left` tokens of the output."""
         begun = Round(step=step, rule=self._request.rule, began_at=time.perf_counter())
         begun.accepted_before = self._latest_accepted
         if self._length is not None:
@@ -181,18 +185,27 @@ class Proposals:
             await self._ask(begun, history, decision, newest)
         elif newest.shadow_length:
             self._guess(step, history, newest.shadow_length)
-        self._plan_run(begun, decision, newest, longest_run)
+        self._plan_run(begun, decision, newest, left)
         begun.drafter = self.asked_drafter
         return begun
 
-    def _plan_run(self, begun: Round, decision: Decision, newest: Decision, longest: int) -> None:
+    def _plan_run(self, begun: Round, decision: Decision, newest: Decision, left: int) -> None:
         """Asks for a run if nothing is proposed, and decides on the next round if that is plain in any case."""
-        is_known = self._run.promised > 0
-        if not decision.length and (is_known or not newest.length):
-            begun.order = OwnOrder(run_length=self._run.decide(longest))
+        assert self._length is not None
+        is_short = decision.is_probe or newest.opens_draft or self._length.is_on_trial  # proposals may follow soon
+        promised, self._promised = self._promised, None
+        if not decision.length and (promised is not None or not newest.length):
+            begun.order = promised or (NO_ORDER if is_short else run_within(self._run_seconds, left))
         if decision.is_probe or not (decision.length or newest.length):
-            self._run.promised = min(self._run.usual, longest)
-            self._next, begun.following_order = PLAIN, OwnOrder(run_length=self._run.promised)
+            left -= begun.order.run_length
+            self._promised = NO_ORDER if is_short else run_within(self._run_seconds, left)
+            self._next, begun.following_order = PLAIN, self._promised
+
+    def give_up_runs(self, begun: Round) -> None:
+        """A pass of the run failed: the round, and all that follow, give one token each, as many as there are before
+        the pass that fails."""
+        self._run_seconds, self._promised, self._next = 0.0, None, None
+        begun.order, begun.following_order = NO_ORDER, None
 
     def promise(self, *, is_promised: bool) -> None:
         """Notes whether the target is told that the next round has no proposal. A head in the target proposes in the
@@ -220,8 +233,6 @@ class Proposals:
         for one in judged.passes():
             self._length.add(one)
             self._uncounted.append((one, self._length.plain_time(one) if is_speculating else None))
-        if not judged.asked_count:
-            self._run.add(judged.elapsed, verdict.committed_count)
         loop = asyncio.get_running_loop()
         loop.call_soon(loop.call_soon, self._count)  # calls are sent one turn of the loop after they are made
 

@@ -53,6 +53,8 @@ class Round:
     """Whether the draft failed or could not be asked."""
     verdict: Verdict | None = None
     """None until the target has answered."""
+    pass_count: int = 1
+    """Passes that gave tokens of the output: of a run there may be several."""
     began_at: float = 0.0
     # The fields below are set at its end.
     ended_at: float = 0.0
@@ -95,7 +97,8 @@ class Round:
         self._add_up(self.proposed, verdict.times)
 
     def passes(self) -> list["Round"]:
-        """The passes of a run, each as a round of its own with its share of the times; else this round alone."""
+        """The passes of a run that gave tokens of the output, each counted as a round with its share of the times; else
+        this round alone."""
         count = self.judged.pass_count
         if count == 1:
             return [self]
@@ -107,7 +110,7 @@ class Round:
             network_time=self.network_time / count,
             rollback_time=self.rollback_time / count,
         )
-        return [share] * count
+        return [share] * self.pass_count
 
     def _add_up(self, proposed: Proposed | None, verify: CallTimes) -> None:
         """Adds up the parts of its time; what the draft computed before it is none of them."""

@@ -12,7 +12,7 @@ from coordinator.peers.beam_target import BeamTargetSession
 from coordinator.peers.connecting import connect_drafts, connect_targets
 from coordinator.peers.draft_session import DraftSession
 from coordinator.peers.drafts import Drafts
-from coordinator.peers.own_order import NO_ORDER, OwnOrder
+from coordinator.peers.own_order import NO_ORDER, OwnOrder, run_within
 from coordinator.peers.pool import Pool
 from coordinator.peers.scoring import score_prompt
 from coordinator.peers.target_session import TargetSession
@@ -35,5 +35,6 @@ __all__ = [
     "Verdict",
     "connect_drafts",
     "connect_targets",
+    "run_within",
     "score_prompt",
 ]

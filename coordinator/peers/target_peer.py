@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from coordinator.peers.ahead_blocks import BlockKey
 from coordinator.peers.answers import (
@@ -58,11 +59,11 @@ class TargetPeer(ModelPeer):
         """
         request = target_service_pb2.VerifyProposalRequest(
             sequence_id=sequence_id,
-            step=step + order.run_length - 1,
+            step=step,
             base_length=base_length,
             proposal=proposal,
             include_probabilities=include_probabilities,
-            run_length=_run_length(order),
+            **_run(order),
             next_proposal_count=order.count,
             next_proposal_min_confidence=order.min_confidence,
             appended_token_ids=appended,
@@ -136,13 +137,13 @@ def _continuation(order: OwnOrder) -> target_service_pb2.Continuation:
     return target_service_pb2.Continuation(
         next_proposal_count=order.count,
         next_proposal_min_confidence=order.min_confidence,
-        run_length=_run_length(order),
+        **_run(order),
     )
 
 
-def _run_length(order: OwnOrder) -> int:
-    """As older services know it: a single token is no run."""
-    return order.run_length if order.run_length > 1 else 0
+def _run(order: OwnOrder) -> dict[str, Any]:
+    """The fields of a run. For a single token they are unset, as older services know it."""
+    return {"run_length": order.run_length, "run_seconds": order.run_seconds} if order.run_length > 1 else {}
 
 
 def unpinned(entry: logprobs_pb2.TokenLogprobs) -> logprobs_pb2.TokenLogprobs:

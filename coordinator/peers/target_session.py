@@ -160,7 +160,7 @@ class TargetSession:
             was_begun = begun_name == self._name
             forced = 0 if was_begun else max_forced  # what the target may have begun with asked for none
             following = None if following_order is None else link.order_of(following_order)
-            self._promised = None if following is None else (self._name, step + own_order.run_length)
+            self._promised = None if following is None else (self._name, step + 1)
             after = {"following_order": following, "may_go_on_plain": may_go_on_plain and link.goes_on_plain}
             return link.peer.verify(*body, forced, was_begun=was_begun, **after)
 
@@ -168,8 +168,8 @@ class TargetSession:
             self._begin_round()
             begun_name = self._begun_name(step, history)
             verdict = await self._asked(step, history, ask, on_sent)
-            if verdict.has_gone_on_plain:
-                self._promised = (self._name, step + 1)
+            if self._promised is not None or verdict.has_gone_on_plain:
+                self._promised = (self._name, step + verdict.pass_count)
             self._held_length = len(history) + verdict.committed_count
             return verdict
 

@@ -36,10 +36,11 @@ class TargetLink(Link[TargetPeer]):
         info = self.info
         if info is None:
             return NO_ORDER
-        run_length = max(min(order.run_length, info.longest_run), 1)
+        if order.run_length > 1:
+            return replace(order, run_length=min(order.run_length, info.longest_run)) if info.longest_run else NO_ORDER
         if not order.count or not info.drafters:
-            return NO_ORDER if run_length == 1 else OwnOrder(run_length=run_length)
-        return replace(order, count=min(order.count, info.max_num_speculative_tokens), run_length=run_length)
+            return NO_ORDER
+        return replace(order, count=min(order.count, info.max_num_speculative_tokens))
 
     @property
     def goes_on_plain(self) -> bool:
@@ -113,7 +114,6 @@ def combined(infos: Sequence[ModelInfo]) -> ModelInfo:
         max_num_seqs=sum(info.max_num_seqs for info in infos),
         runs_trees=all(info.runs_trees for info in infos),
         takes_withheld_distributions=all(info.takes_withheld_distributions for info in infos),
-        longest_run=min(info.longest_run for info in infos),
         encoder_decoder=min((info.encoder_decoder for info in infos), key=shortest),
     )
 

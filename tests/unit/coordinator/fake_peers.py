@@ -11,7 +11,7 @@ from coordinator.peers.answers import CallTimes, Proposed, Scores, Verdict
 from coordinator.peers.draft_peer import DraftPeer
 from coordinator.peers.own_order import NO_ORDER, OwnOrder
 from coordinator.peers.target_peer import TargetPeer
-from specpair.errors import ConflictingBodyError, PeerUnavailableError, SpecpairError, StaleStepError
+from specpair.errors import ConflictingBodyError, NotFiniteError, PeerUnavailableError, SpecpairError, StaleStepError
 from specpair.model_info import ModelInfo
 from specpair.v1.draft_service_pb2 import AheadBlock
 from specpair.v1.logprobs_pb2 import TokenLogprobs
@@ -54,6 +54,12 @@ class FakeTarget(FakeSequences, TargetPeer):
         """The longest that the sequence could become with the last of them."""
         self.runs: list[int] = []
         """Tokens that each call asked for without a proposal."""
+        self.unaware_count = 0
+        """Calls that were begun before they came, and whose callers did not know it."""
+        self.most_in_time = 64
+        """Tokens after which the time of a run is over."""
+        self.runs_fail_from = 1 << 62
+        """The step from which a run meets logits that are not finite."""
         self._waiting: list[tuple[str, BlockKey, Proposal]] = []
         self._begun: dict[tuple[str, int], asyncio.Task[None]] = {}
         """Steps that were begun by a call on condition."""
@@ -83,15 +89,15 @@ class FakeTarget(FakeSequences, TargetPeer):
         was_begun: bool = False,
         may_go_on_plain: bool = False,
     ) -> Verdict:
-        index, last_step = self.faults.begin(), step + order.run_length - 1
-        held = self.locate(sequence_id, last_step, base_length)
+        index = self.faults.begin()
+        held = self.locate(sequence_id, step, base_length)
         assert not appended, "only forced tokens are appended, and this target names none"
         if (begun := self._begun.get((sequence_id, step))) is not None:
-            assert was_begun, "times of a call that was begun before it count from then"
+            self.unaware_count += not was_begun
             if not (await asyncio.wait([begun], timeout=within))[0]:
                 raise PeerUnavailableError(f"the peer did not answer within {within:g} s", timeout=within)
-        elif last_step != held.last_step:
-            await held.work(min(self.delay * order.run_length, within))
+        elif step != held.last_step:
+            await held.work(min(self.delay, within))
         if self.delay > within:
             raise PeerUnavailableError(f"the peer did not answer within {within:g} s", timeout=within)
         answer = self._verdict(held, step, base_length, proposal, order.run_length)
@@ -104,8 +110,8 @@ class FakeTarget(FakeSequences, TargetPeer):
             self.allowed_steps.append(step)
             self.allowed_length = base_length + len(proposal.token_ids if proposal else ()) + 1
             answer = self._go_on_plain(sequence_id, held, step, answer)
-        if following_order is not None and held.last_step == last_step:
-            self._go_on(sequence_id, held, last_step + 1, following_order.run_length)
+        if following_order is not None and held.last_step == step:
+            self._go_on(sequence_id, held, step + answer.pass_count, following_order.run_length)
         self.faults.end(index)
         return answer
 
@@ -124,7 +130,7 @@ class FakeTarget(FakeSequences, TargetPeer):
 
     async def _judge_plainly(self, held: Held, step: int, run_length: int) -> None:
         length = len(held.tokens)
-        await held.work(self.delay * run_length)
+        await held.work(self.delay)
         with suppress(SpecpairError, AssertionError):  # a sequence at the model's end has no room
             self._verdict(held, step, length, None, run_length)
 
@@ -170,15 +176,18 @@ class FakeTarget(FakeSequences, TargetPeer):
         assert proposal is None or not is_bare(proposal), "nothing is judged without its distributions"
         assert run_length == 1 or (proposal is None and run_length <= self.model.longest_run)
         drafted = [] if proposal is None else list(proposal.token_ids)
-        last_step, body = step + run_length - 1, (base_length, drafted, run_length)
-        if last_step == held.last_step:
+        body = (base_length, drafted, run_length)
+        if step == held.last_step:
             if held.last_body != body:
                 raise ConflictingBodyError("another body")
         else:
-            if step <= held.last_step:
-                raise StaleStepError("past", last_step=held.last_step)
-            held.answer = self._judge(held, base_length, drafted, run_length)
-            held.last_step, held.last_body = last_step, body
+            if run_length > 1 and step >= self.runs_fail_from:
+                self._begun.clear()
+                raise NotFiniteError
+            if step <= held.used_step:
+                raise StaleStepError("past", last_step=held.used_step)
+            held.answer = self._judge(held, base_length, drafted, min(run_length, self.most_in_time))
+            held.last_step, held.last_body, held.used_step = step, body, step + held.answer.pass_count - 1
         assert isinstance(held.answer, Verdict)
         return held.answer
 

@@ -48,6 +48,8 @@ class Held:
 
     tokens: list[int]
     opened_with: tuple[object, ...]
+    used_step: int = field(default=-1, kw_only=True)
+    """The last step of a run."""
     options: SequenceOptions
     last_step: int = -1
     last_body: object = None

@@ -164,6 +164,7 @@ def test_a_refused_proposal_counts_as_none() -> None:
 
 def test_each_pass_of_a_run_has_its_share_of_the_times() -> None:
     run = Round(step=3, rule=Rule.BLOCK, began_at=1.0)
+    run.pass_count = 4
     run.end(replace(VERDICT, path=(), run_ids=(4, 5, 6)), 1.08, 1.0)
     passes = run.passes()
     assert len(passes) == 4

@@ -10,22 +10,17 @@ from hypothesis import strategies as st
 
 from coordinator.adaptive import Decision, OutputLength
 from coordinator.outputs.output_part import Origin, OutputPart
-from coordinator.outputs.run_length import RunLength
-from coordinator.peers import OwnOrder
+from coordinator.peers import NO_ORDER
 from coordinator.peers.answers import run_tokens
+from coordinator.peers.own_order import LONGEST_RUN, run_within
 from specpair.errors import SpecpairError
 from specpair.options import Rule, SamplingOptions, StructuredOutput, StructureKind
 from specpair.v1.target_service_pb2 import VerifyProposalResponse
 from tests.unit.coordinator.fake_language import continuation
-from tests.unit.coordinator.pair_bench import AWAY, CONFIG, PROMPT, Bench, bench, collect
+from tests.unit.coordinator.pair_bench import AWAY, CONFIG, PROMPT, bench, collect
 
 GATHERING = replace(CONFIG, stream_interval=1.0)
-"""The fakes take no time, so that runs are as long as they may be."""
-
-
-def runs_after(b: Bench, place: int = 3) -> set[int]:
-    """Lengths of the runs from this call on: the first ones are single tokens, until it is known how long one takes."""
-    return set(b.target.runs[place:])
+"""The fakes end no run for its time, unless they are told to."""
 
 
 async def first(parts: AsyncIterator[OutputPart], count: int) -> AsyncIterator[OutputPart]:
@@ -33,32 +28,26 @@ async def first(parts: AsyncIterator[OutputPart], count: int) -> AsyncIterator[O
         yield await anext(parts)
 
 
-@given(
-    interval=st.floats(0.0, 1.0), elapsed=st.floats(1e-6, 10.0), count=st.integers(1, 64), longest=st.integers(1, 99)
-)
-def test_a_run_has_as_many_tokens_as_come_within_the_interval(
-    interval: float, elapsed: float, count: int, longest: int
-) -> None:
-    run = RunLength(interval)
-    assert run.decide(longest) == 1
-    run.add(elapsed, count)
-    length = run.decide(longest)
-    assert 1 <= length <= longest
-    assert length == 1 or length * elapsed / count <= interval * 1.000001
-    assert length == longest or (length + 1) * elapsed / count > interval * 0.999999
-    run.promised = 3
-    assert [run.decide(longest), run.decide(longest)] == [min(3, longest), length]
+@given(seconds=st.floats(0.0, 1.0), left=st.integers(0, 99))
+def test_a_run_leaves_room_for_the_next(seconds: float, left: int) -> None:
+    order = run_within(seconds, left)
+    if not seconds or left < 3:
+        assert order == NO_ORDER
+    else:
+        assert 2 <= order.run_length <= LONGEST_RUN and order.run_seconds == seconds
+        assert run_within(seconds, left - order.run_length).run_length <= left - order.run_length
 
 
 @pytest.mark.parametrize("with_draft", [False, True])
 async def test_an_output_without_proposals_comes_in_runs(with_draft: bool) -> None:
     async with bench(with_draft=with_draft, config=GATHERING, longest_run=8) as b:
         generation = await b.run(max_tokens=80, count=0)
-        assert runs_after(b) == {8, (80 - 3) % 8}
+        assert b.target.runs[:9] == [1, *[8] * 8] and sum(b.target.runs) == 80
+        assert len(b.target.runs) < 15
         assert generation.acceptance.round_count == 79
-        assert sum(b.target.runs) == 80
         assert b.target.gone_on_count == len(b.target.runs) - 1, "each call was promised with the one before it"
         assert len(b.target.opened) == 1, "and was the one that was promised"
+        assert not b.target.unaware_count
         assert b.pair.metrics.registry.get_sample_value("specpair_spec_decode_rounds_total", {"kind": "plain"}) == 79
 
 
@@ -87,26 +76,55 @@ async def test_no_run_begins_while_other_outputs_are_to_be_forked() -> None:
         await b.check_closed()
 
 
-async def test_what_a_token_takes_is_learnt_from_each_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen, add = list[int](), RunLength.add
-
-    def note(run: RunLength, elapsed: float, count: int) -> None:
-        seen.append(count)
-        add(run, elapsed, count)
-
-    monkeypatch.setattr(RunLength, "add", note)
-    async with bench(config=GATHERING, longest_run=8) as b:
-        await b.run(max_tokens=40, count=0)
-        assert seen == b.target.runs[1:]
+@pytest.mark.parametrize("most", [1, 3, 5])
+async def test_runs_go_on_where_their_time_ended_them(most: int) -> None:
+    async with bench(config=GATHERING, longest_run=16) as b:
+        b.target.most_in_time = most
+        generation = await b.run(max_tokens=80, count=0)
+        assert generation.acceptance.round_count == 79
+        assert len(b.target.runs) >= 80 / most
+        assert b.target.gone_on_count == len(b.target.runs) - 1 and len(b.target.opened) == 1
 
 
-async def test_no_run_is_longer_than_any_target_gives() -> None:
+async def test_targets_with_and_without_runs_serve_side_by_side() -> None:
+    """An output at one of them is not disturbed by the other."""
     async with bench(config=GATHERING, longest_run=8, target_count=2) as b:
-        link = list(b.pair.target.links.values())[1]
-        assert link.info is not None
-        link.info = replace(link.info, longest_run=3)
-        await b.run(max_tokens=40, count=0)
-        assert max(max(target.runs, default=1) for target in b.targets) == 3
+        b.targets[1].model = replace(b.targets[1].model, longest_run=0)
+        next(link for link in b.pair.target.links.values() if link.peer is b.targets[1]).info = b.targets[1].model
+        for _ in range(4):
+            await b.run(max_tokens=40, count=0)
+        assert sum(len(target.opened) for target in b.targets) == 4
+        assert max(b.targets[0].runs, default=8) == 8 and max(b.targets[1].runs, default=1) == 1
+
+
+async def test_a_run_that_fails_ends_runs_for_the_output() -> None:
+    """Its tokens come one by one, as many as there are before the pass that fails."""
+    async with bench(config=GATHERING, longest_run=8) as b:
+        b.target.runs_fail_from = 20
+        generation = await b.run(max_tokens=60, count=0)
+        assert generation.acceptance.round_count == 59
+        assert max(b.target.runs) == 8 and set(b.target.runs[-20:]) == {1}
+
+
+async def test_tokens_after_a_stop_in_a_run_are_not_counted() -> None:
+    text = continuation(PROMPT, 40)
+    async with bench(config=GATHERING, longest_run=8) as b:
+        for count in range(1, 20):
+            generation = b.generation(max_tokens=40, count=0, sampling=SamplingOptions(stop_token_ids=(text[count],)))
+            await collect(generation)
+            assert generation.acceptance.round_count == len(generation.output.token_ids) - 1
+        await b.check_closed()
+
+
+@pytest.mark.parametrize("opens", [False, True])
+async def test_no_run_begins_where_proposals_may_follow_soon(monkeypatch: pytest.MonkeyPatch, opens: bool) -> None:
+    """While the draft is being opened, and while plain rounds are compared with others."""
+    decided = Decision(0, opens_draft=opens)
+    monkeypatch.setattr(OutputLength, "_choose", lambda *args, **more: decided)
+    monkeypatch.setattr(OutputLength, "is_on_trial", not opens)
+    async with bench(config=GATHERING, longest_run=8) as b:
+        await b.run(max_tokens=40, num_speculative_tokens=None, rule=Rule.COUPLED)
+        assert set(b.target.runs) == {1}
 
 
 @pytest.mark.parametrize("faults", [{3: AWAY}, {2: AWAY, 3: AWAY}])
@@ -167,8 +185,7 @@ async def test_a_promised_run_is_kept_where_proposals_begin_to_pay(monkeypatch: 
         assert max(b.target.runs) == 4 and b.draft.counts
         assert b.target.gone_on_count == len(b.target.promises) - b.target.promises.count(None)
         assert len(b.target.opened) == 1
-        place = b.target.runs.index(4)
-        assert b.target.promises[place - 1] == OwnOrder(run_length=4)
+        assert any(promise is not None and promise.run_length == 4 for promise in b.target.promises)
 
 
 def test_more_tokens_than_were_asked_for_are_an_error() -> None:
