@@ -102,9 +102,12 @@ class OutputLength:
         return self._survivals
 
     @property
-    def is_on_trial(self) -> bool:
-        """Whether its rounds are compared with those that propose."""
-        return self._fixed is None and self._group.trial.is_on
+    def plain_rounds(self) -> int | None:
+        """The rounds for which proposals are off in all outputs, as they are compared with plain rounds, or lost that
+        comparison; None if they are not."""
+        if self._fixed is not None or not self._group.trial.is_on:
+            return None
+        return self._group.trial.rounds_left(max(self._group.count, 1))
 
     def opens_early(self, longest: int) -> bool:
         """Whether the draft is to open the sequence before the first round, with at most `longest` proposed tokens."""

@@ -47,6 +47,10 @@ class PlainTrial:
         """Whether proposals are off for all outputs."""
         return self._left > 0 or self._held > 0
 
+    def rounds_left(self, load: int) -> int:
+        """Rounds of each of `load` outputs for which proposals stay off; 0 if they are not."""
+        return -(-(self._left or self._held) // load)
+
     def add(self, tokens: float, elapsed: float, load: int, *, was_asked: bool) -> None:
         """Adds a round that took `elapsed` and was expected to give `tokens` tokens, while `load` outputs ran."""
         if self._held:

@@ -192,7 +192,10 @@ class Proposals:
     def _plan_run(self, begun: Round, decision: Decision, newest: Decision, left: int) -> None:
         """Asks for a run if nothing is proposed, and decides on the next round if that is plain in any case."""
         assert self._length is not None
-        is_short = decision.is_probe or newest.opens_draft or self._length.is_on_trial  # proposals may follow soon
+        is_short = decision.is_probe or newest.opens_draft  # proposals may follow soon
+        if (plain_rounds := self._length.plain_rounds) is not None:
+            left = min(left, 2 * plain_rounds)  # the next run may be none
+        begun.is_opening = newest.opens_draft and self._run_seconds > 0.0
         promised, self._promised = self._promised, None
         if not decision.length and (promised is not None or not newest.length):
             begun.order = promised or (NO_ORDER if is_short else run_within(self._run_seconds, left))

@@ -47,6 +47,8 @@ class Round:
     """Proposed tokens of which all could be accepted: those of the longest path."""
     is_refused: bool = False
     """Whether the answer was invalid."""
+    is_opening: bool = False
+    """Whether it is a single token where there would be a run, since the draft is being opened."""
     is_passed_over: bool = False
     """Whether the target began with it, without a proposal, before the draft had one."""
     has_failed: bool = False
@@ -194,7 +196,8 @@ class Round:
     @property
     def is_usual(self) -> bool:
         """Whether its times are typical: no sequence was opened in it and no call failed."""
-        return not self.has_fallen_back and (self.answer is None or self.answer.is_usual)
+        is_usual = self.answer is None or self.answer.is_usual
+        return is_usual and not self.has_fallen_back and not self.is_opening
 
     @property
     def kind(self) -> RoundKind:

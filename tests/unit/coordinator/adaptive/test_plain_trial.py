@@ -40,3 +40,15 @@ def test_a_clear_gain_makes_the_next_trial_wait() -> None:
     for _ in range(8 * FIRST_INTERVAL):
         trial.add(2.0, 1.0, 1, was_asked=True)
     assert not trial.is_on
+
+
+def test_it_says_for_how_many_rounds_of_each_output_proposals_stay_off() -> None:
+    trial = PlainTrial()
+    assert trial.rounds_left(3) == 0
+    while not trial.is_on:
+        trial.add(2.0, 1.0, 3, was_asked=True)
+    left = trial.rounds_left(3)
+    assert left == ROUNDS
+    for _ in range(4):
+        trial.add(1.0, 1.0, 3, was_asked=False)
+    assert trial.rounds_left(3) == left - 1

@@ -116,15 +116,17 @@ async def test_tokens_after_a_stop_in_a_run_are_not_counted() -> None:
         await b.check_closed()
 
 
-@pytest.mark.parametrize("opens", [False, True])
-async def test_no_run_begins_where_proposals_may_follow_soon(monkeypatch: pytest.MonkeyPatch, opens: bool) -> None:
-    """While the draft is being opened, and while plain rounds are compared with others."""
+@pytest.mark.parametrize(("opens", "rounds", "longest"), [(True, None, 1), (False, None, 8), (False, 5, 5)])
+async def test_runs_are_short_where_proposals_may_follow_soon(
+    monkeypatch: pytest.MonkeyPatch, opens: bool, rounds: int | None, longest: int
+) -> None:
+    """While the draft is being opened, and at the end of a trial of plain rounds."""
     decided = Decision(0, opens_draft=opens)
     monkeypatch.setattr(OutputLength, "_choose", lambda *args, **more: decided)
-    monkeypatch.setattr(OutputLength, "is_on_trial", not opens)
+    monkeypatch.setattr(OutputLength, "plain_rounds", rounds)
     async with bench(config=GATHERING, longest_run=8) as b:
-        await b.run(max_tokens=40, num_speculative_tokens=None, rule=Rule.COUPLED)
-        assert set(b.target.runs) == {1}
+        await b.run(max_tokens=60, num_speculative_tokens=None, rule=Rule.COUPLED)
+        assert max(b.target.runs) == longest
 
 
 @pytest.mark.parametrize("faults", [{3: AWAY}, {2: AWAY, 3: AWAY}])
