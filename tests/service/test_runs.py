@@ -12,6 +12,7 @@ from specpair.v1 import target_service_pb2 as pb
 from tests.service.conditional import PROMPT, Gate, close, open_sequence, until
 from tests.service.distributions import RULES
 from tests.service.targets_with_heads import running_targets
+from tests.service.test_going_on import Submitted
 from tests.services import RunningModel
 
 COUNT = 12
@@ -85,6 +86,21 @@ async def test_runs_have_the_bits_of_single_calls(target: RunningModel, sampling
             await close(target, names=[name])
     assert expected is not None
     assert len(expected[0]) == len(expected[1]) == COUNT
+
+
+async def test_a_promised_run_begins_on_the_device_thread(
+    target: RunningModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await open_sequence(target, "a", sampling=PLAIN)
+    submitted = Submitted(target, monkeypatch)
+    with Gate(target) as gate:
+        first = asyncio.ensure_future(target.hot.VerifyProposal(call("a", 0, len(PROMPT), 5, following=4)))
+        await gate.reached()
+    assert len(given(await first)) == 5
+    await until(lambda: target.host.sequences.get("a").last_step == 5)
+    second = await target.hot.VerifyProposal(call("a", 5, len(PROMPT) + 5, 4))
+    assert len(given(second)) == 4 and submitted.steps == [0]
+    await close(target, names=["a"])
 
 
 async def test_runs_share_passes_with_others(target: RunningModel) -> None:
