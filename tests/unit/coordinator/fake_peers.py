@@ -60,6 +60,7 @@ class FakeTarget(FakeSequences, TargetPeer):
         """Tokens after which the time of a run is over."""
         self.runs_fail_from = 1 << 62
         """The step from which a run meets logits that are not finite."""
+        self.failed_run_count = 0
         self._waiting: list[tuple[str, BlockKey, Proposal]] = []
         self._begun: dict[tuple[str, int], asyncio.Task[None]] = {}
         """Steps that were begun by a call on condition."""
@@ -183,6 +184,7 @@ class FakeTarget(FakeSequences, TargetPeer):
         else:
             if run_length > 1 and step >= self.runs_fail_from:
                 self._begun.clear()
+                self.failed_run_count += 1
                 raise NotFiniteError
             if step <= held.used_step:
                 raise StaleStepError("past", last_step=held.used_step)

@@ -72,6 +72,7 @@ async def test_no_run_begins_while_other_outputs_are_to_be_forked() -> None:
         choices = b.choices(max_tokens=24, count=0, n=3, best_of=3)
         async for _ in choices.parts():
             pass
+        assert b.target.runs[:2] == [1, 1], "the forks wait for the first token, and the second call comes before them"
         assert max(b.target.runs) == 8
         await b.check_closed()
 
@@ -104,6 +105,7 @@ async def test_a_run_that_fails_ends_runs_for_the_output() -> None:
         generation = await b.run(max_tokens=60, count=0)
         assert generation.acceptance.round_count == 59
         assert max(b.target.runs) == 8 and set(b.target.runs[-20:]) == {1}
+        assert 1 <= b.target.failed_run_count <= 2, "begun as promised, and asked for"
 
 
 async def test_tokens_after_a_stop_in_a_run_are_not_counted() -> None:
