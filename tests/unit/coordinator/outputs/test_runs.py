@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.adaptive import Decision, OutputLength
+from coordinator.adaptive import Decision, OutputLength, RoundOutcome
 from coordinator.outputs.output_part import Origin, OutputPart
 from coordinator.peers import NO_ORDER
 from coordinator.peers.answers import run_tokens
@@ -174,6 +174,27 @@ async def test_an_output_that_stops_in_a_run_has_no_token_after_it() -> None:
         assert generation.output.token_ids == text[: text.index(stop) + 1]
         assert max(b.target.runs) == 8
         await b.check_closed()
+
+
+async def test_single_tokens_while_the_draft_is_opened_say_nothing_of_plain_rounds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They take longer than those of runs, by which plain rounds are compared with proposals."""
+    usual, add = list[bool](), OutputLength.add
+
+    def note(lengths: OutputLength, outcome: RoundOutcome) -> None:
+        usual.append(outcome.is_usual)
+        add(lengths, outcome)
+
+    monkeypatch.setattr(OutputLength, "add", note)
+    monkeypatch.setattr(OutputLength, "_choose", lambda *args, **more: Decision(0, opens_draft=True))
+    async with bench(config=GATHERING, longest_run=8) as b:
+        await b.run(max_tokens=20, num_speculative_tokens=None, rule=Rule.COUPLED)
+        assert set(usual) == {False}
+    async with bench(config=CONFIG, longest_run=8) as b:
+        usual.clear()
+        await b.run(max_tokens=20, count=0)
+        assert set(usual) == {True}
 
 
 async def test_a_promised_run_is_kept_where_proposals_begin_to_pay(monkeypatch: pytest.MonkeyPatch) -> None:
