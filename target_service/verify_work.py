@@ -189,7 +189,7 @@ class VerifyWork(Work):
     def batch_token_count(self) -> int:
         """Tokens in its largest forward pass, those of other sequences included; of a run in the mean of its passes."""
         if self.run:
-            return round(self.batch_token_sum / self.pass_count)
+            return round(self.batch_token_sum / self.batch_count)
         return self.largest_batch.token_count if self.largest_batch else 0
 
     @property

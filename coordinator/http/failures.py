@@ -125,11 +125,10 @@ async def handle_http_error(request: Request, error: Exception) -> JSONResponse:
 
 def _problem(request: Request, error: HTTPException, allowed: str | None) -> str:
     """What the framework says of a path in two words does not help whoever has another server's paths in mind."""
-    path = request.url.path[:MOST_OF_A_PATH]
     if allowed is not None:
-        return f"{path} takes {allowed}, not {request.method}"
+        return f"{request.url.path[:MOST_OF_A_PATH]} takes {allowed}, not {request.method}"
     is_unknown = error.status_code == 404 and not isinstance(error, UnknownModelError)
-    return f"there is no {path} here; /openapi.json lists all paths" if is_unknown else str(error.detail)
+    return "there is no such path here; /openapi.json lists all paths" if is_unknown else str(error.detail)
 
 
 def error_code(kind: str) -> str:

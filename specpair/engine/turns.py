@@ -339,5 +339,5 @@ def note_start(chunks: list[Chunk]) -> None:
     for work, *_ in chunks:
         work.started_at = work.started_at or now
         work.largest_batch = max(work.largest_batch or size, size)
-        work.pass_count += 1
+        work.batch_count += 1
         work.batch_token_sum += size.token_count

@@ -41,7 +41,7 @@ class Work:
     """Seconds that the cache took for the rollback to what agrees with the tokens, before the pass."""
     largest_batch: "BatchSize | None" = None
     """The largest forward pass that it took part in; None before the first."""
-    pass_count: int = 0
+    batch_count: int = 0
     """The passes that it took part in, and their tokens together."""
     batch_token_sum: int = 0
     feature_layers: tuple[int, ...] = ()

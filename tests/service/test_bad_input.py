@@ -268,7 +268,7 @@ async def test_a_poisoned_draft_costs_no_token(folder: Path, tmp_path: Path) -> 
     """A draft that fails on every call: the request goes on with the target alone, and counts it."""
     target = make_model(tmp_path / "target", seed=2, vocab_size=VOCABULARY)
     prompt = [1, POISON, 2]
-    async with running_pair(engine_config(target), config(folder), draft_cooldown=0.01) as pair:
+    async with running_pair(engine_config(target), config(folder), draft_cooldown=0.01, stream_interval=0.0) as pair:
         assert pair.draft is not None
         poison(pair.draft.host, POISON)
         output = await pair.generate(prompt, 10, temperature=0)

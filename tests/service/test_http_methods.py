@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from urllib.parse import unquote
 
 import httpx
 import pytest
@@ -58,8 +57,7 @@ async def test_an_unknown_path_is_unknown_whatever_the_method(client: httpx.Asyn
         if method != "HEAD":
             error = answer.json()["error"]
             assert error["type"] == "not_found_error"
-            decoded = unquote(path, errors="replace")
-            assert error["message"] == f"there is no {decoded} here; /openapi.json lists all paths"
+            assert error["message"] == "there is no such path here; /openapi.json lists all paths"
 
 
 @pytest.mark.parametrize("path", KNOWN)

@@ -48,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def pairs(folder: Path) -> AsyncIterator[dict[str, RunningPair]]:
     """A pair for each parser. The draft is the target's model, so that rounds commit several tokens."""
     config = engine_config(folder)
-    options: Any = {"num_speculative_tokens": 3}
+    options: Any = {"num_speculative_tokens": 3, "stream_interval": 0.0}
     async with (
         running_pair(config, config, **options, reasoning_parser="qwen3") as qwen3,
         running_pair(config, config, **options, reasoning_parser="deepseek_r1") as deepseek_r1,

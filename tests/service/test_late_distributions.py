@@ -145,7 +145,6 @@ async def test_a_sequence_that_is_closed_as_soon_as_its_step_has_begun_is_gone(
     async def slowly(request: target_pb.VerifyProposalRequest, make: Any) -> Any:
         if request.sequence_id == name and next(decoding, False):
             met = counted(target)["met"]
-            await begun.stream.tell(withheld(begun.request, name, begun.first[1]))
             loop = asyncio.get_running_loop()
             start, closed = store._start, loop.create_future()
 
@@ -156,6 +155,7 @@ async def test_a_sequence_that_is_closed_as_soon_as_its_step_has_begun_is_gone(
                 return task
 
             monkeypatch.setattr(store, "_start", start_and_close)
+            await begun.stream.tell(withheld(begun.request, name, begun.first[1]))
             await closed
             monkeypatch.undo()
             assert counted(target)["met"] >= met

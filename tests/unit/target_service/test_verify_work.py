@@ -62,7 +62,7 @@ def test_others_are_waited_for_between_its_passes() -> None:
 def test_its_passes_have_their_mean_size() -> None:
     """Beside the time that each of them took in the mean."""
     run = work(3)
-    run.largest_batch, run.pass_count, run.batch_token_sum = BatchSize(512, 2), 2, 514
+    run.largest_batch, run.batch_count, run.batch_token_sum = BatchSize(512, 2), 2, 514
     run.take(4)
     assert run.batch_token_count == 512, "of a single token, the largest: its prompt may have had several passes"
     run.take(4)
