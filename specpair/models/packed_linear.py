@@ -5,7 +5,7 @@ and multiplies in float32, with kernels for one to six rows. It is used if it lo
 bfloat16, whose eight significant bits fit into half precision's eleven after scaling the weights by a power of two into
 its range. Weights that do not fit keep their 32 bits in oneDNN's packed form.
 
-Products in bf16, on processors with units for it, use oneDNN.
+Products in bf16 use oneDNN on processors with units for it, and PyTorch's own product on others.
 """
 
 import warnings
@@ -45,14 +45,19 @@ class PackedLinear:
 def pack(weight: Tensor, bias: Tensor | None = None) -> PackedLinear:
     """The best packed form of `weight` `[out, in]`, float32 or bf16; with a bias the scale belongs to the input."""
     if weight.dtype == torch.bfloat16:
-        return PackedLinear(reordered(weight, bias), 1.0)
+        return PackedLinear(reordered(weight, bias) if reorders_bfloat16() else plain(weight, bias), 1.0)
     exponent = HALF_EXPONENT - exponent_of(weight)
     scaled = torch.ldexp(weight, torch.tensor(exponent))
     if offers_fbgemm() and torch.equal(scaled.half().float(), scaled):
         return PackedLinear(half_precision(scaled, bias), 2.0**-exponent)
     if weight.numel() >= LEAST_REORDERED and torch.backends.mkldnn.is_available():
         return PackedLinear(reordered(weight, bias), 1.0)
-    return PackedLinear(lambda x: F.linear(x, weight, bias), 1.0)
+    return PackedLinear(plain(weight, bias), 1.0)
+
+
+def plain(weight: Tensor, bias: Tensor | None) -> Product:
+    """PyTorch's product of weights as they are."""
+    return lambda x: F.linear(x, weight, bias)
 
 
 def half_precision(weight: Tensor, bias: Tensor | None) -> Product:
@@ -86,6 +91,11 @@ def reordered(weight: Tensor, bias: Tensor | None) -> Product:
 def exponent_of(weight: Tensor) -> int:
     """The smallest e such that the absolute value of every weight is below 2 to the e."""
     return int(torch.frexp(weight.abs().max()).exponent)
+
+
+def reorders_bfloat16() -> bool:
+    """Whether oneDNN multiplies in bf16 on this processor; with AVX2 alone it does not."""
+    return torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 
 def offers_fbgemm() -> bool:
