@@ -103,8 +103,12 @@ class TargetServicer(TargetServiceServicer):
         }
         with span("verify", "server", **described) as traced:
             response = await self._answer(request, traced)
+            passes = 1 + len(response.run_token_ids)
+            if passes > 1:
+                traced.set(passes=passes)
             traced.set(
                 accepted=response.accepted_count,
+                tokens=response.accepted_count + passes,
                 batch_tokens=response.batch_token_count,
                 queue_time_us=response.queue_time_us,
                 compute_time_us=response.compute_time_us,

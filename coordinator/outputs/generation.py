@@ -166,18 +166,20 @@ class Generation:
     async def _first_part(self) -> OutputPart:
         """The first token, from the target's prefill. Its time counts from the request's arrival."""
         step, longest = self._first_step, max(self._longest_block() - 1, 0)
-        with span("round", sequence=self.sequence_id, step=step, proposed=0, accepted=0):
+        with span("round", sequence=self.sequence_id, step=step) as traced:
             # Nothing is prepared before forks: the next call would hold the sequence while they wait for it.
             left, prepares = self._tokens_of_runs() - 1, not self._forks_due
             first = self.proposals.first_round(step, self._history, longest, left, prepares=prepares)
             first.verdict = await self._judge(first)
-        if self._original is None:
-            self._count_cached(first.verdict.cached_token_count)
-        self.proposals.keep_own(first.verdict)
-        self.time_to_first_token = self.total_time
-        self._has_fed_prompt.set()
-        self.proposals.start_clock()
-        return self._commit(first)
+            if self._original is None:
+                self._count_cached(first.verdict.cached_token_count)
+            self.proposals.keep_own(first.verdict)
+            self.time_to_first_token = self.total_time
+            self._has_fed_prompt.set()
+            self.proposals.start_clock()
+            part = self._commit(first)
+            traced.set(tokens=len(part.token_ids), **first.facts)
+        return part
 
     async def _next_part(self, step: int) -> tuple[OutputPart, int]:
         """What the round of this step adds, and the step after it."""
@@ -185,10 +187,8 @@ class Generation:
         with span("round", sequence=self.sequence_id, step=step) as traced:
             begun = await self.proposals.next_round(step, self._history, self._longest_block(), self._tokens_of_runs())
             verdict = begun.verdict = await self._verify(begun)
-            traced.set(proposed=begun.drafted_count, accepted=verdict.accepted_count)
-            if begun.ahead is not None:
-                traced.set(ahead=begun.ahead.value)
-        part = self._commit(begun)
+            part = self._commit(begun)
+            traced.set(tokens=len(part.token_ids), **begun.facts)
         self.proposals.end(begun, verdict)
         return part, step + verdict.pass_count
 

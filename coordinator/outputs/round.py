@@ -206,6 +206,16 @@ class Round:
         return RoundKind.FALLBACK if self.has_fallen_back else RoundKind.PLAIN
 
     @property
+    def facts(self) -> dict[str, int | str]:
+        """What a trace says of it, once it is judged. Of a run also the target's passes: it is not one long pass."""
+        facts: dict[str, int | str] = {"proposed": self.drafted_count, "accepted": self.judged.accepted_count}
+        if self.judged.run_ids:
+            facts["passes"] = self.judged.pass_count
+        if self.ahead is not None:
+            facts["ahead"] = self.ahead.value
+        return facts
+
+    @property
     def judged(self) -> Verdict:
         """The verdict of a round that has one."""
         assert self.verdict is not None

@@ -88,3 +88,10 @@ async def test_an_output_ends_at_its_stop_string_in_a_run(pairs: dict[str, Runni
     single, runs = await both(pairs, num_speculative_tokens=0, temperature=1.0, seed=3, stop_token_ids=stops)
     assert runs.token_ids == single.token_ids
     assert len(runs.token_ids) < COUNT
+
+
+async def test_what_reports_its_rounds_reports_each_pass(pairs: dict[str, RunningPair]) -> None:
+    """The timelines of `specpair trace` and of the page would show a run as one long pass."""
+    _, reported = await both(pairs, num_speculative_tokens=0, temperature=1.0, seed=3, include_rounds=True)
+    assert len(reported.rounds) == len(reported.token_ids) == COUNT
+    assert [report.step for report in reported.rounds] == list(range(COUNT))

@@ -116,10 +116,31 @@ async def test_a_request_is_one_trace_over_all_processes(pair: RunningPair, expo
     assert len(proposals) == speculation.draft_round_count
     for name, count in (("proposed", speculation.draft_token_count), ("accepted", speculation.accepted_token_count)):
         assert sum(values(rounds, name)) == sum(values(verdicts, name)) == sum(values([served], name)) == count
+    assert sum(values(rounds, "tokens")) == sum(values([served], "completion_tokens")) == 16
+    assert sum(values(verdicts, "tokens")) >= 16, "the last round may give more than the output takes"
     assert sum(values(proposals, "proposed")) == speculation.draft_token_count
     assert max(values(proposals, "k")) == 3 and min(values(verdicts, "batch_tokens")) >= 1
     sequences = {str((one.attributes or {})["specpair.sequence"]) for one in (*rounds, *proposals, *verdicts)}
     assert len(sequences) == 1
+
+
+async def test_a_run_says_its_tokens_and_passes(models: tuple[Path, Path], exporter: Kept) -> None:
+    """Without them a run would look like one long pass that gave a token."""
+    target, _ = models
+    async with running_pair(engine_config(target), stream_interval=1.0) as pair:
+        with tracing("test", exporter):
+            summary = await request(pair, num_speculative_tokens=0)
+    rounds, verdicts = exporter.named("round"), exporter.named("verify")
+    runs = [one for one in rounds if "specpair.passes" in (one.attributes or {})]
+    assert runs and len(rounds) < 16
+    assert list(values(runs, "passes")) == list(values(runs, "tokens")), "each pass gave a token"
+    assert sum(values(rounds, "tokens")) == 16
+    singles = len(rounds) - len(runs)
+    assert sum(values(runs, "passes")) + singles - 1 == summary.speculation.round_count
+    assert sum(values(verdicts, "tokens")) == 16
+    assert sorted(values([one for one in verdicts if "specpair.passes" in (one.attributes or {})], "passes")) == sorted(
+        values(runs, "passes")
+    )
 
 
 async def test_a_beam_search_is_one_trace(pair: RunningPair, exporter: Kept) -> None:
