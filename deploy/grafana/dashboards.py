@@ -2,12 +2,19 @@
 
 from pathlib import Path
 
-from grafana_foundation_sdk.builders.dashboard import Dashboard, DashboardLink, Row
+from grafana_foundation_sdk.builders.dashboard import Dashboard, DashboardLink, QueryVariable, Row
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard as model
-from grafana_foundation_sdk.models.dashboard import DashboardCursorSync, DashboardLinkType
+from grafana_foundation_sdk.models.dashboard import (
+    DashboardCursorSync,
+    DashboardLinkType,
+    VariableOption,
+    VariableRefresh,
+    VariableSort,
+)
 
 from deploy.grafana import acceptance, serving
+from deploy.grafana.panels import ALL_NAMESPACES, DATASOURCE, NAMESPACE
 
 FOLDER = Path(__file__).parent / "dashboards"
 TAG = "specpair"
@@ -15,7 +22,7 @@ DASHBOARDS = {"acceptance": acceptance.panels, "serving": serving.panels}
 
 
 def build(name: str) -> model.Dashboard:
-    """A dashboard by its name. The link on its tag leads to the other dashboards."""
+    """A dashboard by its name. The link on its tag leads to the other dashboards, with the same time and namespace."""
     board = (
         Dashboard(f"specpair: {name}")
         .uid(f"specpair-{name}")
@@ -25,7 +32,10 @@ def build(name: str) -> model.Dashboard:
         .tooltip(DashboardCursorSync.CROSSHAIR)
         .time("now-15m", "now")
         .refresh("5s")
-        .link(DashboardLink("specpair").type(DashboardLinkType.DASHBOARDS).tags([TAG]).keep_time(True))
+        .link(
+            DashboardLink("specpair").type(DashboardLinkType.DASHBOARDS).tags([TAG]).keep_time(True).include_vars(True)
+        )
+        .with_variable(_namespaces())
     )
     for panel in DASHBOARDS[name]():
         board = board.with_row(panel) if isinstance(panel, Row) else board.with_panel(panel)
@@ -33,6 +43,23 @@ def build(name: str) -> model.Dashboard:
     for number, panel in enumerate(built.panels or (), start=1):
         panel.id_val = number
     return built
+
+
+def _namespaces() -> QueryVariable:
+    """The namespaces to show: all, unless some are chosen."""
+    return (
+        QueryVariable(NAMESPACE)
+        .label("Namespace")
+        .description("Namespaces of Kubernetes whose pairs are added up. Elsewhere there is none to choose.")
+        .datasource(DATASOURCE)
+        .query(f"label_values(specpair_build_info, {NAMESPACE})")
+        .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
+        .sort(VariableSort.ALPHABETICAL_ASC)
+        .multi(True)
+        .include_all(True)
+        .all_value(ALL_NAMESPACES)
+        .current(VariableOption(selected=True, text=["All"], value=["$__all"]))
+    )
 
 
 def as_json(name: str) -> str:

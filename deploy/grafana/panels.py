@@ -1,5 +1,6 @@
 """The kinds of panels of the dashboards."""
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -24,6 +25,13 @@ Panels = Sequence[Builder[model.Panel] | dashboard.Row]
 DATASOURCE = DataSourceRef(type_val="prometheus", uid="specpair-prometheus")
 """The uid is fixed by provisioning/datasources/prometheus.yml."""
 
+NAMESPACE = "namespace"
+"""The label that keeps pairs apart in Kubernetes, as in the alerts, and the variable that chooses among its values."""
+ALL_NAMESPACES = ".*"
+"""Matches series without the label as well: Compose gives none."""
+_SELECTOR = re.compile(r"\b((?:specpair|grpc_server|process)_\w+|up)\b(?:{([^}]*)})?")
+"""A metric of a query, with its conditions."""
+
 COLUMNS = 24
 """Columns of Grafana's grid; the unit of the widths below."""
 LINE_FILL = 10
@@ -41,7 +49,7 @@ class Query(NamedTuple):
     """One query of a panel."""
 
     expr: str
-    """PromQL; may contain Grafana's $__rate_interval."""
+    """PromQL of any namespace; may contain Grafana's $__rate_interval."""
     legend: str = ""
     """A template of labels, such as `{{rule}}`."""
     is_instant: bool = False
@@ -158,10 +166,20 @@ def mean(metric: str, by: str = "", legend: str = "mean") -> Query:
     return Query(f"{total} / ({count} > 0)", legend)
 
 
+def of_namespace(expr: str) -> str:
+    """The same query of the chosen namespaces alone."""
+    return _SELECTOR.sub(_with_namespace, expr)
+
+
+def _with_namespace(selector: re.Match[str]) -> str:
+    conditions = [f'{NAMESPACE}=~"${NAMESPACE}"', *([selector[2]] if selector[2] else [])]
+    return f"{selector[1]}{{{', '.join(conditions)}}}"
+
+
 def _target(query: Query, ref_id: str) -> prometheus.Dataquery:
     made = (
         prometheus.Dataquery()
-        .expr(query.expr)
+        .expr(of_namespace(query.expr))
         .legend_format(query.legend or "__auto")
         .ref_id(ref_id)
         .datasource(DATASOURCE)

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from deploy.grafana.dashboards import FOLDER
-from deploy.grafana.panels import RATIO, SECONDS, TIMES
+from deploy.grafana.panels import ALL_NAMESPACES, NAMESPACE, RATIO, SECONDS, TIMES
 
 RATE_INTERVAL = "30s"
 WIDTH, HEIGHT, DPI = 6.0, 2.9, 130
@@ -50,7 +50,7 @@ class Source:
 
     def series(self, target: Series) -> list[Series]:
         """The series of a panel's query, each with its `name`, `minutes` and `values`."""
-        expr = target["expr"].replace("$__rate_interval", RATE_INTERVAL)
+        expr = target["expr"].replace("$__rate_interval", RATE_INTERVAL).replace(f"${NAMESPACE}", ALL_NAMESPACES)
         query = {"query": expr, "start": self._start, "end": self._end, "step": self._step}
         with urllib.request.urlopen(f"{self._url}/api/v1/query_range?{urllib.parse.urlencode(query)}") as answer:
             result = json.load(answer)["data"]["result"]

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from deploy.grafana.dashboards import DASHBOARDS, FOLDER, as_json
-from deploy.grafana.panels import DATASOURCE
+from deploy.grafana.panels import ALL_NAMESPACES, DATASOURCE, NAMESPACE
 from tests.service.prometheus_pair import PrometheusPair, running_prometheus_pair, wait_for
 from tests.service.test_metrics import DOCUMENTATION, ROW
 
@@ -100,6 +100,13 @@ def test_panels_do_not_overlap(name: str) -> None:
     assert max(column for column, _ in places) < 24
 
 
+def filled_in(expr: str, *, interval: str = RATE_INTERVAL, namespace: str = ALL_NAMESPACES) -> str:
+    """The query as Grafana sends it."""
+    expr = expr.replace("$__rate_interval", interval).replace(f"${NAMESPACE}", namespace)
+    assert "$" not in expr
+    return expr
+
+
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusPair]:
     """After a load that has some of everything."""
@@ -128,10 +135,28 @@ def put_load(pair: PrometheusPair) -> None:
 @pytest.mark.parametrize("expr", QUERIES)
 def test_query_gives_data(pair: PrometheusPair, expr: str) -> None:
     """Real numbers in the last half minute, for every panel."""
-    expr = expr.replace("$__rate_interval", RATE_INTERVAL)
-    assert "$" not in expr
+    expr = filled_in(expr)
     values = [float(value) for series in pair.query_range(expr, seconds=15) for _, value in series["values"]]
     assert any(math.isfinite(value) for value in values), f"no data: {expr}"
+
+
+@pytest.mark.needs("prometheus")
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("expr", QUERIES)
+def test_query_gives_no_data_of_a_namespace_that_is_not_chosen(pair: PrometheusPair, expr: str) -> None:
+    """No metric of a query is without the condition."""
+    assert not pair.query_range(filled_in(expr, namespace="elsewhere"), seconds=15)
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_all_namespaces_are_shown_unless_some_are_chosen(name: str) -> None:
+    """Also where series have no namespace: an expression for all those that are known would leave them out."""
+    dashboard = json.loads((FOLDER / f"{name}.json").read_text())
+    (variable,) = dashboard["templating"]["list"]
+    assert (variable["name"], variable["includeAll"], variable["multi"]) == (NAMESPACE, True, True)
+    assert variable["current"]["value"] == ["$__all"]
+    assert variable["allValue"] == ALL_NAMESPACES and re.fullmatch(ALL_NAMESPACES, "")
+    assert all(link["includeVars"] for link in dashboard["links"])
 
 
 @pytest.mark.needs("prometheus")
@@ -140,7 +165,7 @@ def test_query_gives_data(pair: PrometheusPair, expr: str) -> None:
 def test_positions_are_in_the_order_of_numbers(pair: PrometheusPair, title: str) -> None:
     """Grafana shows series in the order of Prometheus, which is that of text: 10 would be before 2."""
     (panel,) = (panel for panel in panels("acceptance") if panel["title"] == title)
-    expr = panel["targets"][0]["expr"].replace("$__rate_interval", "2m")
+    expr = filled_in(panel["targets"][0]["expr"], interval="2m")
     found = [int(series["metric"]["position"]) for series in pair.query_range(expr, seconds=15)]
     assert found == list(range(len(found))) and len(found) >= LONG
 
