@@ -207,16 +207,19 @@ class SteppedSequences(OpenSequences[Answer]):
         kept = held.last if is_sequel else None
         if kept is None:
             self._answers.release(held)
-        self._drop_sequel(held)
+        overtaken = held.is_ahead  # by this step, unless that fails: then the call of the one before may still come
 
         async def compute_or_restore() -> Answer:
+            nonlocal overtaken
             try:
                 answer = await finish()
             except BaseException:
                 held.last_step, held.last_body, held.answer, held.before = before
                 self._drop_sequel(held)
-                if held.is_open and held.last is not None:
-                    self._answers.keep(held, stored_bytes(held.last, held.before))
+                if held.is_open:
+                    held.is_ahead, overtaken = overtaken, False
+                    if held.last is not None:
+                        self._answers.keep(held, stored_bytes(held.last, held.before))
                 raise
             finally:
                 held.touched_at = self._clock()
@@ -229,6 +232,8 @@ class SteppedSequences(OpenSequences[Answer]):
         held.waiting = waiting = []
 
         def decide(task: "asyncio.Future[Answer]") -> None:
+            if overtaken:
+                self.sequel_outcomes[SequelOutcome.DROPPED] += 1
             begun, held.begun = held.begun, None
             has_failed = not task.cancelled() and task.exception() is not None  # nobody else may look at it
             if task.cancelled() or not held.is_open:

@@ -117,6 +117,46 @@ async def test_a_later_step_that_fails_takes_no_answer_away(target: Target) -> N
     assert target.store._answers._sizes == kept
     assert (await target.call(0)).outcome == "a"
     assert (await target.call(1)).outcome == "b"
+    assert target.sequels() == {"used": 1}, "and the step that was begun is no dropped one"
+
+
+async def test_a_later_step_drops_it_once(target: Target) -> None:
+    await begun(target)
+    target.end(1, "b")
+    await turn()
+    later = target.call(2)
+    await turn()
+    target.end(2, "c")
+    await later
+    assert target.sequels() == {"dropped": 1}
+    target.store.close("s")
+    assert target.sequels() == {"dropped": 1}
+
+
+@pytest.mark.parametrize("turns", [0, 10])
+async def test_a_sequence_that_is_closed_during_a_later_step_drops_it_once(target: Target, turns: int) -> None:
+    """Also one whose task has not run yet."""
+    await begun(target)
+    target.end(1, "b")
+    await turn()
+    later = target.call(2)
+    for _ in range(1 + turns):
+        await asyncio.sleep(0)
+    target.store.close("s")
+    assert await refusal(later) is SequenceNotFoundError
+    assert target.sequels() == {"dropped": 1}
+
+
+async def test_a_sequence_that_is_closed_after_a_later_step_that_failed_drops_it_once(target: Target) -> None:
+    await begun(target)
+    target.end(1, "b")
+    await turn()
+    later = target.call(2)
+    await turn()
+    target.end_of(2).set_exception(StaleStepError("refused"))
+    assert await refusal(later) is StaleStepError
+    target.store.close("s")
+    assert target.sequels() == {"dropped": 1}
 
 
 async def test_what_is_wrong_with_it_is_left_to_its_call(target: Target) -> None:
