@@ -37,6 +37,7 @@ class Outcome(StrEnum):
     FINISHED = "finished"
     FAILED = "failed"
     CANCELLED = "cancelled"
+    """The client left or read nothing, or another prompt of its body failed."""
 
 
 class OutputSample(NamedTuple):
@@ -60,7 +61,8 @@ class RequestMetrics:
     def __init__(self, registry: CollectorRegistry):
         requests = Counter(
             "specpair_requests",
-            "Requests that have ended; refused ones count as failed.",
+            "Requests that have ended, one for each prompt; refused ones count as failed, as cancelled those whose client "
+            "left, or of whose body another prompt failed.",
             ["outcome"],
             registry=registry,
         )

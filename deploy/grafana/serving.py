@@ -43,7 +43,8 @@ def _requests() -> Panels:
         ),
         lines(
             "Requests ended",
-            "By outcome: finished, failed, or cancelled by the client.",
+            "By outcome, one for each prompt: finished; failed, or refused; cancelled, since the client left or another "
+            "prompt of its body failed.",
             Query("sum by (outcome) (rate(specpair_requests_total[$__rate_interval]))", "{{outcome}}"),
             unit=PER_SECOND,
             is_stacked=True,

@@ -293,3 +293,20 @@ async def test_several_prompts_get_their_places_together_or_not_at_all() -> None
             assert (await client.post("/v1/completions", json={**two, "prompt": [PROMPT]})).status_code == 200
         await pair.check_clean()
         assert (await client.post("/v1/completions", json=two)).status_code == 200
+
+
+async def test_a_prompt_that_fails_cancels_the_others_of_its_body(pair: RunningPair, client: httpx.AsyncClient) -> None:
+    """So `cancelled` does not always mean that a client left."""
+
+    def outcomes() -> dict[str, float]:
+        names = ("finished", "failed", "cancelled")
+        return {name: counted(pair, "specpair_requests_total", outcome=name) for name in names}
+
+    before = outcomes()
+    body = {"prompt": [[5] * 4, [999_999], [6] * 4], "max_tokens": 500, "ignore_eos": True}
+    assert (await client.post("/v1/completions", json=body)).status_code == 400
+    assert {name: count - before[name] for name, count in outcomes().items()} == {
+        "finished": 0,
+        "failed": 1,
+        "cancelled": 2,
+    }
