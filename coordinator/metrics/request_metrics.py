@@ -61,8 +61,8 @@ class RequestMetrics:
     def __init__(self, registry: CollectorRegistry):
         requests = Counter(
             "specpair_requests",
-            "Requests that have ended, one for each prompt; refused ones count as failed, as cancelled those whose client "
-            "left, or of whose body another prompt failed.",
+            "Requests that have ended, one for each prompt; refused ones count as failed, and as cancelled those whose "
+            "client left, or of whose body another prompt failed.",
             ["outcome"],
             registry=registry,
         )
@@ -87,7 +87,7 @@ class RequestMetrics:
         self._inter_token = Histogram(
             "specpair_inter_token_latency_seconds",
             "Time between tokens of an output, without the pauses of a client that is slow to read; the tokens of a "
-            "round share its time equally.",
+            "round or of a run, which arrive together, share its time equally.",
             buckets=INTER_TOKEN_BUCKETS,
             registry=registry,
         )

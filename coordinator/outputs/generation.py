@@ -297,7 +297,7 @@ class Generation:
         logprobs = verdict.logprobs[:kept] if self.has_logprobs else ()
         self.cumulative_logprob += sum(entry.logprob for entry in logprobs)
         origins = _origins(judged)[:kept]
-        self._count_tokens(kept, origins.count(Origin.FORCED), judged.pass_count / verdict.pass_count)
+        self._count_tokens(kept, origins.count(Origin.FORCED))
         rejected = [token for index, token in enumerate(drafted) if index not in verdict.path]
         return OutputPart(
             token_ids=tokens[:kept],
@@ -313,10 +313,10 @@ class Generation:
         self._cached_prompt_token_count = self.request.cached_prompt_tokens(count)
         self._pair.metrics.requests.add_cached_prompt(self._cached_prompt_token_count)
 
-    def _count_tokens(self, count: int, forced_count: int, share: float) -> None:
-        """Counts the tokens of a round, of whose passes this share is of use."""
+    def _count_tokens(self, count: int, forced_count: int) -> None:
+        """Counts the tokens of a round, which share all of its time: the client waited for that of others, too."""
         self.acceptance.forced_token_count += forced_count
-        metrics, elapsed = self._pair.metrics.requests, share * (time.perf_counter() - self._round_start)
+        metrics, elapsed = self._pair.metrics.requests, time.perf_counter() - self._round_start
         if self.output.new_token_count == count:
             metrics.add_first_token(elapsed, forced_count)
         else:

@@ -43,8 +43,8 @@ def _requests() -> Panels:
         ),
         lines(
             "Requests ended",
-            "By outcome, one for each prompt: finished; failed, or refused; cancelled, since the client left or another "
-            "prompt of its body failed.",
+            "By outcome, one for each prompt: finished; failed, or refused; cancelled, since the client left or "
+            "another prompt of its body failed.",
             Query("sum by (outcome) (rate(specpair_requests_total[$__rate_interval]))", "{{outcome}}"),
             unit=PER_SECOND,
             is_stacked=True,
@@ -66,7 +66,12 @@ def _latency() -> Panels:
     return [
         row("Latency"),
         lines("Time to first token", "", *quantiles("specpair_time_to_first_token_seconds"), unit=SECONDS),
-        lines("Inter-token latency", "", *quantiles("specpair_inter_token_latency_seconds"), unit=SECONDS),
+        lines(
+            "Inter-token latency",
+            "Tokens of a round, or of a run without proposals, arrive together and have equal shares of its time.",
+            *quantiles("specpair_inter_token_latency_seconds"),
+            unit=SECONDS,
+        ),
         lines("Time in the waiting line", "", *quantiles("specpair_request_queue_time_seconds"), unit=SECONDS),
         lines("Latency of whole requests", "", *quantiles("specpair_e2e_request_latency_seconds"), unit=SECONDS),
         buckets(

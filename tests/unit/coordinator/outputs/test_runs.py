@@ -118,6 +118,21 @@ async def test_tokens_after_a_stop_in_a_run_are_not_counted() -> None:
         await b.check_closed()
 
 
+async def test_tokens_before_a_stop_in_a_run_share_all_of_its_time() -> None:
+    """Their client waits for the whole run."""
+    text = continuation(PROMPT, 12)
+    assert text[-1] not in text[:-1]
+    async with bench(config=GATHERING, longest_run=8) as b:
+        b.target.delay = 0.1
+        generation = b.generation(max_tokens=40, count=0, sampling=SamplingOptions(stop_token_ids=(text[-1],)))
+        await collect(generation)
+        assert b.target.runs[:3] == [1, 8, 8] and generation.output.token_ids == text
+        value = b.pair.metrics.registry.get_sample_value
+        assert value("specpair_inter_token_latency_seconds_count") == 11
+        spent = value("specpair_inter_token_latency_seconds_sum")
+        assert spent is not None and spent > 1.9 * b.target.delay
+
+
 @pytest.mark.parametrize(("opens", "rounds", "longest"), [(True, None, 1), (False, None, 8), (False, 5, 5)])
 async def test_runs_are_short_where_proposals_may_follow_soon(
     monkeypatch: pytest.MonkeyPatch, opens: bool, rounds: int | None, longest: int
