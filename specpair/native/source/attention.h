@@ -51,7 +51,7 @@ INLINE void score_four(const int queries, const struct Queries *asked, const int
         for (int q = 0; q < queries; q++) {
             floats part = load(asked->rows[q] + i, 0, size - i);
 #pragma GCC unroll 4
-            for (int k = 0; k < 4; k++) sums[q][k] += part * loaded[k];
+            for (int k = 0; k < 4; k++) sums[q][k] = plus_product(sums[q][k], part, loaded[k]);
         }
     }
 #pragma GCC unroll 6
@@ -112,7 +112,8 @@ INLINE void add_values(floats sums[QUERIES][4], const int first, const int last,
             int64_t place = i + part * WIDTH;
             floats loaded = load(offset(values, is_bf16, row + place), is_bf16, size - place);
 #pragma GCC unroll 6
-            for (int q = first; q < last; q++) sums[q][part] += asked->scores[q][key - asked->base] * loaded;
+            for (int q = first; q < last; q++)
+                sums[q][part] = plus_product(sums[q][part], same(asked->scores[q][key - asked->base]), loaded);
         }
     }
 }

@@ -51,7 +51,7 @@ INLINE int32_t round_group(const void *x, int is_bf16, int64_t count, const int6
     integers total = {};
     for (int64_t i = 0; i < group; i += WIDTH) {
         floats part = i < count ? load(offset(x, is_bf16, i), is_bf16, count - i) : (floats){};
-        integers numbers = __builtin_convertvector((part * inverse + shift) - shift, integers);
+        integers numbers = __builtin_convertvector(plus_product(same(shift), part, same(inverse)) - shift, integers);
         total += numbers;
         typedef int8_t bytes __attribute__((vector_size(WIDTH)));
         bytes narrow = __builtin_convertvector(numbers, bytes);
@@ -96,8 +96,8 @@ INLINE byte_floats widened_bytes(const char *from) {
     return (byte_floats)(__builtin_convertvector(upper, byte_words) << 16);
 }
 
-/* sum + x * y, rounded once: not left to the compiler, which may decide otherwise for tiles of another size. */
-INLINE byte_floats plus_product(byte_floats sum, byte_floats x, byte_floats y) {
+/* `plus_product` of registers of outputs. */
+INLINE byte_floats plus_byte_product(byte_floats sum, byte_floats x, byte_floats y) {
 #if defined(__AVX512F__) && BYTE_LANES == 16
     return (byte_floats)_mm512_fmadd_ps((__m512)x, (__m512)y, (__m512)sum);
 #elif defined(__FMA__)
@@ -132,8 +132,11 @@ INLINE void add_part(const int kind, const int rows, const char *weights, struct
             byte_floats whole = __builtin_convertvector(dots[r][own], byte_floats), zero = {};
             byte_floats_at *at = (byte_floats_at *)(sums[r] + (part + own) * BYTE_LANES);
             byte_floats sum = group ? (byte_floats)*at : zero;
-            if (kind == BYTE_WEIGHTS) *at = plus_product(sum, whole, zero + x.scales[place]);
-            else *at = plus_product(plus_product(sum, whole * x.scales[place], scale), level, zero + x.levels[place]);
+            if (kind == BYTE_WEIGHTS) *at = plus_byte_product(sum, whole, zero + x.scales[place]);
+            else {
+                sum = plus_byte_product(sum, whole * x.scales[place], scale);
+                *at = plus_byte_product(sum, level, zero + x.levels[place]);
+            }
         }
     }
 }

@@ -1,5 +1,4 @@
-/* A register of doubles at a time. Files whose sums and draws must have numpy's bits are compiled without fused products
-   and sums (compiling.py). */
+/* A register of doubles at a time. Sums and draws have numpy's bits: no product is fused with a sum (compiling.py). */
 
 #ifndef SPECPAIR_DOUBLES_H
 #define SPECPAIR_DOUBLES_H

@@ -71,7 +71,7 @@ int64_t likeliest_place(const float *logits, int64_t width) {
 /* exp x for x that is not positive, without what `exponential` needs for others. */
 INLINE floats decay(floats x) {
     const floats shift = same(12582912.0f + 127.0f); /* 1.5 * 2^23 rounds to whole numbers; 127 is the exponent of 1 */
-    floats moved = x * 1.44269504088896341f + shift, whole = moved - shift;
+    floats moved = plus_product(shift, x, same(1.44269504088896341f)), whole = moved - shift;
     return only(x >= same(LOWEST), fraction_of_exponential(x, whole) * (floats)((integers)moved << 23));
 }
 

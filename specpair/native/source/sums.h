@@ -15,10 +15,10 @@
 
 /* One step of the sums of a row: a register of outputs, two inputs (one if the weights are floats). */
 INLINE floats step(const int kind, floats sum, words weights, const void *x) {
-    if (kind == FLOAT_WEIGHTS) return sum + (floats)weights * *(const float *)x;
+    if (kind == FLOAT_WEIGHTS) return plus_product(sum, (floats)weights, same(*(const float *)x));
     if (kind == HALF_WEIGHTS) {
-        sum = sum + (floats)(weights << 16) * ((const float *)x)[0];
-        return sum + (floats)(weights & 0xffff0000) * ((const float *)x)[1];
+        sum = plus_product(sum, (floats)(weights << 16), same(((const float *)x)[0]));
+        return plus_product(sum, (floats)(weights & 0xffff0000), same(((const float *)x)[1]));
     }
     uint32_t pair;
     memcpy(&pair, x, sizeof pair);
@@ -26,8 +26,8 @@ INLINE floats step(const int kind, floats sum, words weights, const void *x) {
     return (floats)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32((int32_t)pair), (__m512bh)weights);
 #else
     words first = (words){} + (pair << 16), second = (words){} + (pair & 0xffff0000);
-    sum = sum + (floats)(weights << 16) * (floats)first;
-    return sum + (floats)(weights & 0xffff0000) * (floats)second;
+    sum = plus_product(sum, (floats)(weights << 16), (floats)first);
+    return plus_product(sum, (floats)(weights & 0xffff0000), (floats)second);
 #endif
 }
 

@@ -32,6 +32,18 @@ typedef uint16_t halves_at __attribute__((vector_size(2 * WIDTH), aligned(1), ma
 
 INLINE floats same(float value) { return (floats){} + value; }
 
+/* sum + x * y, rounded once where the processor can do that. It is not left to the compiler, which does it in one copy of
+   a function and not in another: then a row would not have the same bits in any company. */
+INLINE floats plus_product(floats sum, floats x, floats y) {
+#if defined(__AVX512F__)
+    return (floats)_mm512_fmadd_ps((__m512)x, (__m512)y, (__m512)sum);
+#elif defined(__FMA__)
+    return (floats)_mm256_fmadd_ps((__m256)x, (__m256)y, (__m256)sum);
+#else
+    return sum + x * y;
+#endif
+}
+
 /* The numbers where `chosen` is set, 0 elsewhere. */
 INLINE floats only(integers chosen, floats numbers) { return (floats)(chosen & (integers)numbers); }
 
@@ -153,14 +165,14 @@ INLINE void *offset(const void *from, int is_bf16, int64_t count) {
 
 /* e^x / 2^whole for the whole number nearest to x log2 e: the polynomial of Cephes' expf. */
 INLINE floats fraction_of_exponential(floats x, floats whole) {
-    floats rest = x - whole * 0.693359375f + whole * 2.12194440e-4f;
+    floats rest = plus_product(plus_product(x, whole, same(-0.693359375f)), whole, same(2.12194440e-4f));
     floats sum = same(1.9875691500e-4f);
-    sum = sum * rest + 1.3981999507e-3f;
-    sum = sum * rest + 8.3334519073e-3f;
-    sum = sum * rest + 4.1665795894e-2f;
-    sum = sum * rest + 1.6666665459e-1f;
-    sum = sum * rest + 5.0000001201e-1f;
-    return sum * (rest * rest) + rest + 1.0f;
+    sum = plus_product(same(1.3981999507e-3f), sum, rest);
+    sum = plus_product(same(8.3334519073e-3f), sum, rest);
+    sum = plus_product(same(4.1665795894e-2f), sum, rest);
+    sum = plus_product(same(1.6666665459e-1f), sum, rest);
+    sum = plus_product(same(5.0000001201e-1f), sum, rest);
+    return plus_product(rest, sum, rest * rest) + 1.0f;
 }
 
 /* exp x, to about two units in the last place; 0 below -87, e^88 above 88. */
@@ -168,7 +180,7 @@ INLINE floats exponential(floats x) {
     const float shift = 12582912.0f; /* 1.5 * 2^23: adding it rounds to whole numbers */
     integers is_tiny = x < same(-87.0f);
     x = either(x > same(88.0f), same(88.0f), x); /* beyond, the exponent would run into the sign */
-    floats whole = (x * 1.44269504088896341f + shift) - shift;
+    floats whole = plus_product(same(shift), x, same(1.44269504088896341f)) - shift;
     integers exponent = (__builtin_convertvector(whole, integers) + 127) << 23;
     return only(~is_tiny, fraction_of_exponential(x, whole) * (floats)exponent);
 }
