@@ -11,6 +11,7 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
 
 from specpair.errors import ModelRefusedError
 from specpair.models.checkpoint import EMBEDDING, LENDER
+from specpair.models.declared_layers import refuse_absent_layers
 from specpair.models.refusals import first_line
 from specpair.models.weights import read_weights
 
@@ -22,6 +23,8 @@ class FolderCheckpoint:
         self._name = name
 
     def settings(self) -> Any:
+        if (folder := Path(self._name)).is_dir():
+            refuse_absent_layers(folder)
         try:
             return AutoConfig.from_pretrained(self._name, trust_remote_code=False)
         except Exception as error:  # transformers checks fields in many ways, and computes with some before that
