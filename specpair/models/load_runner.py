@@ -25,7 +25,7 @@ from specpair.models.load_shard import load_leader
 from specpair.models.loading import LoadedModel, load
 from specpair.models.model_cache import make_cache
 from specpair.models.model_facts import ModelFacts
-from specpair.models.native_runner import NativeRunner, can_run_natively, is_fastest_natively
+from specpair.models.native_runner import NativeRunner, is_fastest_natively, why_not_native
 from specpair.models.parallel_work import claim_parallel_work
 from specpair.models.plain_runner import PlainRunner
 from specpair.models.refusals import first_line, is_encoder_decoder, refuse_quantization
@@ -175,11 +175,12 @@ def choose_runners(config: EngineConfig, model: PreTrainedModel, *, has_head: bo
         )
     if config.runner == "fused" or (is_free and not is_fastest_natively(model)):
         return [FusedRunner]
-    if can_run_natively(config, model):
-        return [NativeRunner, FusedRunner] if config.runner == "auto" else [NativeRunner]
+    reason = why_not_native(config, model)
+    if config.runner == "native" and reason:
+        raise ModelRefusedError(f"--runner native: {reason}")
     if config.runner == "native":
-        raise ModelRefusedError("--runner native needs a C compiler, on Linux, a contiguous cache, and an even width")
-    return [FusedRunner]
+        return [NativeRunner]
+    return [FusedRunner] if reason else [NativeRunner, FusedRunner]
 
 
 def describe_weights(facts: ModelFacts) -> str:

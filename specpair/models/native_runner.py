@@ -15,7 +15,6 @@ from specpair.models.batch import Batch, PassOutput
 from specpair.models.chain_miss import ChainMiss
 from specpair.models.chains import Chains
 from specpair.models.device_defaults import has_bfloat16_tiles
-from specpair.models.fusible import is_fusible
 from specpair.models.loading import LoadedModel
 from specpair.models.native_chains import NativeChains
 from specpair.models.native_coarse import BYTE_GROUP, NIBBLE_GROUP, rounded_groups
@@ -34,7 +33,7 @@ class NativeRunner:
     no_trees = ""
 
     def __init__(self, loaded: LoadedModel, cache: KeyValueCache):
-        """`can_run_natively` must be true."""
+        """`why_not_native` must be empty."""
         self.cache = cache
         if isinstance(cache, ContiguousCache):
             cache.makes_tails = True
@@ -54,16 +53,18 @@ class NativeRunner:
         return self._native.forward(batch, segments, paths, longest)
 
 
-def can_run_natively(config: EngineConfig, model: PreTrainedModel) -> bool:
-    """Whether there is a compiled library, and the runner supports model and cache."""
-    if config.cache == "paged" or not is_fusible(model):
-        return False
+def why_not_native(config: EngineConfig, model: PreTrainedModel) -> str:
+    """What keeps a model that is fusible from this runner; empty if nothing does."""
+    if config.cache == "paged":
+        return "it has no --cache paged"
     library = native_library()
     if library is None:
-        return False
-    if config.quantization == NOT_QUANTISED:
-        return model.config.hidden_size % 2 == 0  # weights of 16 bits are packed by two inputs
-    return bool(library.specpair_multiplies_bytes())
+        return "it needs a C compiler, on Linux"
+    if config.quantization != NOT_QUANTISED and not library.specpair_multiplies_bytes():
+        return f"--quantization {config.quantization} needs a processor with AVX2 there"
+    if config.quantization == NOT_QUANTISED and model.config.hidden_size % 2:  # 16 bits are packed by two inputs
+        return f"hidden_size is {model.config.hidden_size}, and must be even"
+    return ""
 
 
 def is_fastest_natively(model: PreTrainedModel) -> bool:

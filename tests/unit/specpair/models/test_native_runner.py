@@ -116,6 +116,25 @@ def test_a_row_has_the_same_bits_in_any_company(
         torch.set_num_threads(before)
 
 
+@needs_compiler
+@pytest.mark.parametrize(
+    ("shape", "changes", "reason"),
+    [
+        ({}, {"cache": "paged"}, "it has no --cache paged"),
+        ({}, {"cache": "paged", "quantization": "int8"}, "it has no --cache paged"),
+        ({"hidden_size": 35, "head_dim": 8}, {}, "hidden_size is 35, and must be even"),
+    ],
+)
+def test_a_refusal_says_what_keeps_a_model_from_it(
+    shape: dict[str, Any], changes: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    """And not all that might."""
+    heads = {"num_attention_heads": 5, "num_key_value_heads": 5, "hidden_size": 40}
+    folder = make_model(tmp_path, "llama", **{**heads, **shape})
+    with pytest.raises(ModelRefusedError, match=f"--runner native: {reason}"):
+        load_runner(engine_config(folder, runner="native", **changes))
+
+
 LARGE: dict[str, Any] = WIDE | {"hidden_size": 160, "intermediate_size": 320, "num_attention_heads": 5}
 """Several groups of inputs of each kind, and several blocks of a panel."""
 ROW_COUNTS = [*range(1, 31), 41, 71]
