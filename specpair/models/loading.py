@@ -18,6 +18,7 @@ from specpair.engine_config import EngineConfig
 from specpair.errors import ModelRefusedError
 from specpair.model_info import NOT_QUANTISED, TokenizerFiles
 from specpair.models.attention import NAME, register
+from specpair.models.chat_templates import chat_template_of
 from specpair.models.checkpoint import Checkpoint
 from specpair.models.device_defaults import choose_device, choose_dtype
 from specpair.models.encoder_decoder_loading import load_encoder_decoder
@@ -171,10 +172,9 @@ def read_tokenizer(checkpoint: Checkpoint) -> TokenizerFiles | None:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         return None
-    template = tokenizer.chat_template
     return TokenizerFiles(
         tokenizer_json=backend.to_str().encode(),
-        chat_template=template if isinstance(template, str) else "",
+        chat_template=chat_template_of(tokenizer),
         bos_token=str(tokenizer.bos_token or ""),
         eos_token=str(tokenizer.eos_token or ""),
     )
