@@ -12,7 +12,7 @@ from torch import Tensor
 from specpair.errors import ModelRefusedError
 from specpair.models.encoder_decoder_attention import NAME
 from specpair.models.loading import LoadedModel
-from specpair.models.refusals import first_line
+from specpair.models.refusals import first_line, refuse_nan
 from specpair.models.runner import Runner
 from specpair.models.self_check import chunked_logits, largest_difference, random_tokens, tolerance_of
 from specpair.sequences.encoder_input import EncoderInput
@@ -28,6 +28,7 @@ def check_encoder_decoder(loaded: LoadedModel, runner: Runner) -> None:
     longest = loaded.facts.encoder.max_encoder_len
     read = [torch.randint(loaded.facts.vocab_size, (min(n, longest),), generator=generator) for n in ENCODER_LENGTHS]
     expected = torch.stack([plain_logits(loaded, *pair) for pair in zip(read, ids, strict=True)])
+    refuse_nan(loaded.model, expected)
     kind = loaded.model.config.model_type
     try:
         actual = chunked_logits(runner, ids, [EncoderInput(tuple(row.tolist())) for row in read])

@@ -13,7 +13,7 @@ from specpair.models.checkpoint import Checkpoint
 from specpair.models.encoder_decoder_attention import NAME, register
 from specpair.models.encoder_decoder_model import EncoderDecoderModel, decoder_start
 from specpair.models.model_facts import ModelFacts
-from specpair.models.refusals import first_line
+from specpair.models.refusals import first_line, refuse_unknown_name
 
 USUAL_LENGTH = 512
 """Most tokens of encoder and decoder where the model has relative positions and says nothing: what T5 was trained with.
@@ -46,7 +46,7 @@ def load_encoder_decoder(
     try:
         model = checkpoint.model(settings, dtype, device, NAME)
     except KeyError as error:
-        raise ModelRefusedError(f"{settings.model_type} does not use transformers' attention interface") from error
+        refuse_unknown_name(settings, error, NAME)
     cast(torch.nn.Module, model).to(device).eval()
     max_model_len = choose_length(config.max_model_len, settings)
     facts = ModelFacts(

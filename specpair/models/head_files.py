@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from specpair.errors import ModelRefusedError
-from specpair.models.refusals import first_line
+from specpair.models.refusals import first_line, is_finite
 
 CONFIG = "config.json"
 WEIGHTS = ("model.safetensors", "medusa_lm_head.safetensors")
@@ -28,7 +28,8 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
-    """Raises ModelRefusedError for a folder whose weights are missing, or are pickled: to read those runs code."""
+    """Raises ModelRefusedError for a folder whose weights are missing, are not numbers, or are pickled: to read those
+    runs code."""
     path = next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
     if path is None:
         pickles = sorted(file.name for file in folder.glob("*") if file.suffix in PICKLES)
@@ -36,9 +37,12 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
             raise ModelRefusedError(f"{folder / pickles[0]} is pickled, which could run code; safetensors are read")
         raise ModelRefusedError(f"{folder} has no {WEIGHTS[0]}")
     try:
-        return load_file(path)
+        found = load_file(path)
     except (OSError, ValueError, SafetensorError) as error:
         raise ModelRefusedError(f"{path} cannot be loaded: {first_line(error)}") from error
+    if (name := next((name for name, tensor in found.items() if not is_finite(tensor)), None)) is not None:
+        raise ModelRefusedError(f"{path} cannot be served: {name} holds NaN or infinite weights")
+    return found
 
 
 def count_in(fields: dict[str, Any], name: str, most: int) -> int:

@@ -35,6 +35,8 @@ from specpair.models.refusals import (
     is_encoder_decoder,
     refuse_batch_dependent_positions,
     refuse_by_configuration,
+    refuse_nan,
+    refuse_unknown_name,
     refuse_unmasked_windows,
 )
 from specpair.models.shares import read_share
@@ -44,6 +46,10 @@ log = logging.getLogger(__name__)
 
 LIBRARIES = ("huggingface_hub", "transformers")
 """They write lines of their own to standard error."""
+
+
+LEAST_LENGTH = 2
+"""Tokens of a prompt and an output."""
 
 
 class LoadedModel(NamedTuple):
@@ -88,7 +94,7 @@ def load(config: EngineConfig) -> LoadedModel:
         else:
             model = checkpoint.model(settings, dtype, device, NAME)
     except KeyError as error:
-        raise ModelRefusedError(f"{settings.model_type} does not use transformers' attention interface") from error
+        refuse_unknown_name(settings, error, NAME)
     reduce_head(model, settings)
     cast(torch.nn.Module, model).to(device).eval()
     recorder = record_layers(model)
@@ -129,7 +135,7 @@ def record_layers(model: PreTrainedModel) -> LayerRecorder:
     positions = torch.arange(4, device=model.device)[None]
     try:
         with torch.inference_mode():
-            model(input_ids=ids, position_ids=positions, use_cache=False, cache_plan=recorder)
+            output = model(input_ids=ids, position_ids=positions, use_cache=False, cache_plan=recorder)
     except (TypeError, KeyError, AttributeError, RuntimeError, ValueError) as error:
         raise ModelRefusedError(f"{kind} cannot run on packed batches: {first_line(error)}") from error
     expected = model.config.get_text_config().num_hidden_layers
@@ -138,6 +144,7 @@ def record_layers(model: PreTrainedModel) -> LayerRecorder:
             f"{kind} sent {len(recorder.shapes)} of its {expected} layers through the attention interface"
         )
     refuse_unmasked_windows(model.config.get_text_config(), recorder.variants)
+    refuse_nan(model, output.logits)
     return recorder
 
 
@@ -145,6 +152,8 @@ def choose_length(wanted: int | None, settings: Any) -> int:
     limit: int | None = getattr(settings.get_text_config(), "max_position_embeddings", None)
     if limit is None and wanted is None:
         raise ModelRefusedError("the model does not say how long its sequences may be; set --max-model-len")
+    if limit is not None and limit < LEAST_LENGTH:
+        raise ModelRefusedError(f"max_position_embeddings is {limit}; a prompt and its output take {LEAST_LENGTH}")
     if limit is None or wanted is None:
         return wanted or limit or 0
     if wanted > limit:

@@ -1,6 +1,11 @@
 """Refuses models that cannot be served correctly, judging by their configuration and layers."""
 
-from typing import Any
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any, NoReturn
+
+from torch import Tensor
+from transformers import PreTrainedModel
 
 from specpair.caches.attention import Variant
 from specpair.engine_config import EngineConfig
@@ -74,6 +79,49 @@ def refuse_incomplete(name: str, report: dict[str, Any], *, is_quantized: bool) 
         if names:
             others = f", nor {len(names) - 1} more" if len(names) > 1 else ""
             raise ModelRefusedError(f"{name} cannot be loaded: {names[0]} {fault}{others}")
+
+
+def refuse_unknown_name(settings: Any, error: KeyError, attention: str) -> NoReturn:
+    """Raises ModelRefusedError for a name that was looked up in vain while the model was built: that of our `attention`
+    where a model has its own, or one of the configuration, such as an activation's."""
+    name = error.args[0] if error.args else None
+    kind = settings.model_type
+    if name == attention:
+        raise ModelRefusedError(f"{kind} does not use transformers' attention interface") from error
+    field = next((field for field, value in fields_of(settings.to_dict()) if value == name), None)
+    if field is None:
+        raise ModelRefusedError(f"{kind} cannot be built: KeyError {first_line(error)}") from error
+    raise ModelRefusedError(f"{kind}: {field} is {name!r}, which transformers does not know") from error
+
+
+def fields_of(settings: dict[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """All fields of a configuration with their values, those of its parts by their path."""
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            yield from fields_of(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def refuse_nan(model: PreTrainedModel, logits: Tensor) -> None:
+    """Raises ModelRefusedError if the model's own logits are not numbers, and says which weights are not, if any."""
+    if not logits.isnan().any():
+        return
+    kind = model.config.model_type
+    named = chain(model.named_parameters(), model.named_buffers())
+    if (name := next((name for name, tensor in named if not is_finite(tensor)), None)) is not None:
+        raise ModelRefusedError(f"{kind} has no logits that are numbers: {name} holds NaN or infinite weights")
+    dtype = str(model.dtype).removeprefix("torch.")
+    raise ModelRefusedError(
+        f"{kind} has no logits that are numbers, though its weights are: config.json is wrong, or it exceeds {dtype}"
+    )
+
+
+def is_finite(tensor: Tensor) -> bool:
+    """Whether all are numbers; of integers and of types of 8 bits, which hold quantised weights, it is taken for
+    granted."""
+    own: Tensor = getattr(tensor, "to_local", lambda: tensor)()  # of this rank, if the model is divided
+    return not own.is_floating_point() or own.itemsize < 2 or bool(own.isfinite().all())
 
 
 def first_line(error: BaseException) -> str:

@@ -18,6 +18,7 @@ from specpair.model_info import NOT_QUANTISED
 from specpair.models.attention import NAME
 from specpair.models.batch import Batch
 from specpair.models.loading import LoadedModel
+from specpair.models.refusals import refuse_nan
 from specpair.models.runner import Runner
 from specpair.models.weight_format import FORMATS
 from specpair.sequences.encoder_input import EncoderInput
@@ -37,6 +38,7 @@ def check(loaded: LoadedModel, runner: Runner, plain: Callable[[Tensor], Tensor]
     `[length, vocabulary]` where the model is not in this process alone."""
     ids = random_tokens(loaded, runner)
     expected = torch.stack([plain_logits(loaded, row) if plain is None else plain(row) for row in ids])
+    refuse_nan(loaded.model, expected)
     actual = chunked_logits(runner, ids)
     refuse_if_different(loaded, actual, expected)
 
@@ -91,8 +93,13 @@ def check_deterministic(loaded: LoadedModel, runner: Runner) -> None:
 
 def random_tokens(loaded: LoadedModel, runner: Runner) -> Tensor:
     """Two sequences `[2, length]` that fit into the cache together."""
-    cache = runner.cache
-    length = min(LENGTH, loaded.facts.max_model_len, cache.block_count // 2 * cache.block_size)
+    cache, longest = runner.cache, loaded.facts.max_model_len
+    if longest < LEAST_LENGTH:
+        raise ModelRefusedError(
+            f"sequences of at most {longest} tokens are too short for the check of the model, which takes"
+            f" {LEAST_LENGTH}: see --max-model-len, and max_position_embeddings in config.json"
+        )
+    length = min(LENGTH, longest, cache.block_count // 2 * cache.block_size)
     if length < LEAST_LENGTH:
         raise ModelRefusedError(f"a cache of {cache.block_count} blocks is too small for the check of the model")
     return torch.randint(loaded.facts.vocab_size, (2, length), generator=torch.Generator().manual_seed(0))

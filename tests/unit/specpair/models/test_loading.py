@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,12 @@ def test_length_beyond_the_model_is_refused(tmp_path: Path) -> None:
         load_runner(engine_config(tmp_path, max_model_len=129))
 
 
+def test_a_length_that_is_too_short_for_the_check_is_refused(tmp_path: Path) -> None:
+    """It was said to be a cache that is too small."""
+    with pytest.raises(ModelRefusedError, match=r"at most 4 tokens are too short .* see --max-model-len"):
+        load_runner(engine_config(make_model(tmp_path), max_model_len=4))
+
+
 def test_bfloat16_is_served(tmp_path: Path) -> None:
     make_model(tmp_path)
     loaded, runner = load_runner(engine_config(tmp_path, dtype="bfloat16", cache="paged"))
@@ -123,6 +130,22 @@ def test_what_libraries_say_is_in_the_log_of_the_process_alone(
     assert "retrying" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["model.layers.1.mlp.up_proj.weight", "model.embed_tokens.weight"])
+@pytest.mark.parametrize("changes", [{}, {"runner": "plain"}, {"quantization": "int8"}], ids=str)
+def test_weights_that_are_no_numbers_are_named(
+    changes: dict[str, Any], name: str, value: float, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They were said to be a fault of the attention, after each runner had been tried."""
+    weights = make_model(tmp_path) / "model.safetensors"
+    tensors = load_file(weights)
+    tensors[name][5, 3] = value
+    save_file(tensors, weights, metadata={"format": "pt"})
+    with pytest.raises(ModelRefusedError, match=f"{re.escape(name)} holds NaN or infinite weights"):
+        load_runner(engine_config(tmp_path, **changes))
+    assert "attention" not in caplog.text
+
+
 def rewritten(folder: Path, file: str, **changes: Any) -> Path:
     """The folder with other fields in one of its files."""
     path = folder / file
@@ -146,6 +169,13 @@ WRONG_FIELDS: dict[str, tuple[dict[str, Any], str]] = {
     "no heads": ({"num_attention_heads": 0}, "modulo by zero"),
     "no heads of keys": ({"num_key_value_heads": 0}, "by zero"),
     "no layers": ({"num_hidden_layers": 0}, "sent 0 of its 0 layers"),
+    "no positions": ({"max_position_embeddings": -1}, "max_position_embeddings is -1; a prompt"),
+    "a negative number under a root": ({"rms_norm_eps": -5.0}, "config.json is wrong, or it exceeds float32"),
+    "an unknown activation": ({"hidden_act": "swoosh"}, "llama: hidden_act is 'swoosh', which transformers does not"),
+    "an unknown rotation": (
+        {"rope_parameters": {"rope_type": "spiral", "rope_theta": 1e4}},
+        r"llama: rope_parameters\.rope_type is 'spiral'",
+    ),
     "an unknown type of weights": ({"dtype": "float8"}, "float8"),
 }
 

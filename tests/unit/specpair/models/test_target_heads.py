@@ -1,6 +1,7 @@
 """Medusa heads, look-ahead embeddings and multi-token prediction draft as their references, however they were fed."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from specpair.caches.holding import Segment
 from specpair.errors import ModelRefusedError
 from specpair.models.batch import Batch
 from specpair.models.drafting_runner import DraftingRunner
+from specpair.models.head_files import read_tensors
 from specpair.models.load_runner import load_runner
 from specpair.native.library import native_library
 from tests.services import engine_config
@@ -230,3 +232,28 @@ def test_a_checkpoint_without_its_prediction_layers_is_refused(tmp_path: Path) -
     save_file(kept, target / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ModelRefusedError, match="cannot be loaded"):
         load_runner(engine_config(target, head="mtp"))
+
+
+def test_weights_of_a_head_that_are_no_numbers_are_named(tmp_path: Path) -> None:
+    """Its proposals would be nothing but errors, round after round."""
+    folder = make_medusa(tmp_path / "head")
+    weights = folder / "model.safetensors"
+    tensors = load_file(weights)
+    name = sorted(tensors)[0]
+    tensors[name].view(-1)[3] = float("nan")
+    save_file(tensors, weights)
+    with pytest.raises(ModelRefusedError, match=f"{re.escape(name)} holds NaN or infinite weights"):
+        read_tensors(folder)
+
+
+def test_bits_of_a_head_that_has_none_to_save_are_refused(tmp_path: Path) -> None:
+    """They were asked for in vain, and nothing said so."""
+    target = make_model(tmp_path / "target")
+    with pytest.raises(ModelRefusedError, match="--head-quantization int8: the target has no head"):
+        load_runner(engine_config(target, head_quantization="int8"))
+    head = str(make_medusa(tmp_path / "head"))
+    for named in (head, "mtp"):
+        with pytest.raises(ModelRefusedError, match=f"--head-quantization int4 is for EAGLE-3 heads, and {named} is"):
+            load_runner(engine_config(target, head=named, head_quantization="int4"))
+    load_runner(engine_config(target, head_quantization="none"))
+    load_runner(engine_config(target, head=head, head_quantization="auto"))
