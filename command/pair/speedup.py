@@ -18,6 +18,8 @@ from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 TURNS = 4
 FIXED_K = 4
 """Proposed per round to see what is missing, where adaptive K proposed nothing."""
+FEWEST_TOKENS = 3
+"""Of an answer with room for a proposal: the first token comes with the prompt, the last with a verdict."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +47,11 @@ class Speedup:
         return median(fast / slow for fast, slow in zip(speeds(self.speculative), speeds(self.plain), strict=True))
 
     def line(self) -> str:
-        """The whole result, for people. It begins with the ratio."""
+        """The whole result, for people. It begins with the ratio, if one was measured."""
+        shortest = min(len(run.token_ids) for run in (*self.plain, *self.speculative, *filter(None, [self.fixed])))
+        if shortest < FEWEST_TOKENS:
+            tokens = "1 token" if shortest == 1 else f"{shortest} tokens"
+            return f"no speedup measured: an answer of {tokens} is too short; it takes {FEWEST_TOKENS} at least"
         without, with_it = median(speeds(self.plain)), median(speeds(self.speculative))
         parts = [
             f"speedup {self.ratio:.2f}x",
@@ -86,7 +92,8 @@ def decoding_us(run: Run) -> int:
 def acceptance(speculation: pb.SpeculationSummary) -> list[str]:
     """Acceptance rate and tokens per round; that nothing was proposed, if so."""
     if not speculation.draft_token_count:
-        return ["no tokens proposed: adaptive K found that they would not pay"]
+        why = ": adaptive K found that they would not pay" if speculation.adaptive else ""
+        return [f"no tokens proposed{why}"]
     return [
         f"acceptance rate {speculation.acceptance_rate:.0%}",
         f"{speculation.tokens_per_round:.2f} tokens per round",
@@ -109,6 +116,8 @@ async def measure_speedup(address: str, request: pb.GenerateTokensRequest, conso
         for turn in range(TURNS):
             show(f"measuring the speedup, turn {turn + 1} of {TURNS}: without speculation")
             plain.append(await run(stub, request, 0))
+            if len(plain[-1].token_ids) < FEWEST_TOKENS:
+                return Speedup(plain=plain, speculative=speculative)
             show(f"measuring the speedup, turn {turn + 1} of {TURNS}: with speculation")
             speculative.append(await run(stub, request))
         has_proposals = any(one.summary.speculation.draft_token_count for one in speculative)

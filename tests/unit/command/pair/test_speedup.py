@@ -7,7 +7,14 @@ from specpair.v1 import coordinator_service_pb2 as pb
 
 
 def run(
-    seconds: float, *, tokens: int = 100, rounds: int = 100, drafted: int = 0, accepted: int = 0, draft_us: int = 0
+    seconds: float,
+    *,
+    tokens: int = 100,
+    rounds: int = 100,
+    drafted: int = 0,
+    accepted: int = 0,
+    draft_us: int = 0,
+    adaptive: bool = True,
 ) -> Run:
     speculation = pb.SpeculationSummary(
         round_count=rounds,
@@ -15,8 +22,9 @@ def run(
         draft_token_count=drafted,
         accepted_token_count=accepted,
         acceptance_rate=accepted / drafted if drafted else 0.0,
-        tokens_per_round=tokens / rounds,
+        tokens_per_round=tokens / rounds if rounds else 0.0,
         draft_time_us=draft_us,
+        adaptive=adaptive,
     )
     summary = pb.GenerationSummary(
         completion_token_count=tokens, total_time_us=round(seconds * 1e6), speculation=speculation
@@ -59,3 +67,17 @@ def test_other_outputs_are_named() -> None:
     shorter = Run(summary=fast.summary, token_ids=fast.token_ids[:30])
     assert "outputs differ from token 30 on" in Speedup(plain=[plain], speculative=[shorter]).line()
     assert "output" not in Speedup(plain=[plain], speculative=[other], is_greedy=False).line()
+
+
+@pytest.mark.parametrize(("tokens", "said"), [(0, "0 tokens"), (1, "1 token"), (2, "2 tokens")])
+def test_an_answer_that_is_too_short_has_no_speedup(tokens: int, said: str) -> None:
+    short, slower = (run(seconds, tokens=tokens, rounds=max(tokens - 1, 0)) for seconds in (1.0, 2.0))
+    line = f"no speedup measured: an answer of {said} is too short; it takes 3 at least"
+    assert Speedup(plain=[short], speculative=[slower], fixed=slower).line() == line
+    assert Speedup(plain=[short], speculative=[]).line() == line, "the first answer was enough to know"
+    assert Speedup(plain=[run(1.0)], speculative=[run(1.0)], fixed=short).line() == line
+
+
+def test_nothing_is_said_of_adaptive_k_where_k_is_fixed() -> None:
+    line = Speedup(plain=[run(2.0)], speculative=[run(2.0, adaptive=False)]).line()
+    assert "no tokens proposed" in line and "adaptive" not in line
