@@ -63,7 +63,7 @@ def summary_line(summary: pb.GenerationSummary) -> str:
     if speculation.draft_token_count:
         accepted = f"{speculation.accepted_token_count} of {speculation.draft_token_count}"
         parts.append(f"acceptance rate {speculation.acceptance_rate:.1%} ({accepted})")
-    elif speculation.adaptive and speculation.round_count > speculation.fallback_count:  # else none was to be decided
+    elif speculation.adaptive and speculation.round_count > speculation.fallback_count and not _is_short(summary):
         parts.append("no tokens proposed: adaptive K found that they would not pay")
     if speculation.draft_token_count and (drafter := drafter_from_proto(speculation.drafter)):
         parts.append(f"drafter {drafter}")
@@ -77,6 +77,11 @@ def summary_line(summary: pb.GenerationSummary) -> str:
     if summary.HasField("cumulative_logprob") and summary.completion_token_count:
         parts.append(f"mean logprob {summary.cumulative_logprob / summary.completion_token_count:.3f}")
     return " · ".join([*parts, f"seed {summary.seed}"])
+
+
+def _is_short(summary: pb.GenerationSummary) -> bool:
+    """Whether max_tokens left no room for proposals: the first token comes with the prompt, the last with a verdict."""
+    return summary.finish_reason == pb.FINISH_REASON_LENGTH and summary.completion_token_count <= 2
 
 
 def json_document(completion: Completion) -> str:

@@ -1,6 +1,7 @@
 """What `generate` prints at the end: a JSON document, or a line."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -135,6 +136,17 @@ def test_the_summary_says_when_adaptive_k_proposed_nothing() -> None:
     assert "acceptance" not in summary_line(summary) and "no tokens proposed" not in summary_line(summary)
     summary.speculation.adaptive = True
     assert "no tokens proposed" in summary_line(summary)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "reason", "is_said"),
+    [(2, pb.FINISH_REASON_LENGTH, False), (2, pb.FINISH_REASON_STOP, True), (3, pb.FINISH_REASON_LENGTH, True)],
+)
+def test_nothing_is_said_of_adaptive_k_where_no_proposal_had_room(tokens: int, reason: Any, is_said: bool) -> None:
+    summary = finished()
+    summary.completion_token_count, summary.finish_reason = tokens, reason
+    summary.speculation.draft_token_count, summary.speculation.adaptive = 0, True
+    assert ("adaptive K" in summary_line(summary)) is is_said
 
 
 @pytest.mark.parametrize("fallback_count", [0, 5], ids=["no round", "no round with a draft"])
