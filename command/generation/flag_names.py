@@ -21,6 +21,8 @@ FIELD = re.compile(
 MEASURES = {None: "", "length": "its length ", "bytes": "its length in bytes ", "count": "its count "}
 SPELLED = re.compile(r"(?<![\w'\"./-])[a-z]+(?:_[a-z]+)+(?![\w'\"])")
 """A name with underscores that is not quoted, as what a person wrote would be: no word of English."""
+MARKED = re.compile(r"`([a-z_]+)`")
+"""The name of a field that could be a word of English."""
 
 
 def in_flags(message: str, values: Mapping[str, Any] | None = None) -> str:
@@ -36,6 +38,7 @@ def in_flags(message: str, values: Mapping[str, Any] | None = None) -> str:
         name, index = found["name"], found["index"] or ""
         flag = names.get(name, name) + ("" if name in FLAGS else index)  # those have a flag for each value of a list
         message = f"{flag}: {MEASURES[found['measure']]}{problem}"
+    message = MARKED.sub(lambda marked: names.get(marked[1], marked[0]), message)
     return SPELLED.sub(lambda spelled: names.get(spelled[0], spelled[0]), message)
 
 

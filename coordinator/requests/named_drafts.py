@@ -41,11 +41,11 @@ def _named_or_merged(
     for index, name in enumerate(names):
         _check_name(f"drafts[{index}]", name, names[:index], infos)
     if mode is Merge.NONE and len(names) > 1:
-        raise InvalidFieldError("merge", f"is none; drafts names {len(names)}, of which none proposes alone")
+        raise InvalidFieldError("merge", f"is none; `drafts` names {len(names)}, of which none proposes alone")
     if mode is Merge.TREE and not names:
         names = config.drafts.names
         if len(names) < 2:
-            raise InvalidFieldError("merge", "is tree; there is one draft, so that drafts has to name several")
+            raise InvalidFieldError("merge", "is tree; the server has no two drafts, so `drafts` must name several")
     is_wanted = mode is not None or bool(names)
     if not is_wanted and config.merge is Merge.TREE and not message.drafter:
         names = config.drafts.names

@@ -287,7 +287,7 @@ class RequestReader:
     def _read_drafter(self, message: pb.GenerateTokensRequest, drafts: tuple[str, ...]) -> Drafter | None:
         drafter = drafter_from_proto(message.drafter)
         if drafter is not None and (len(drafts) > 1 or any(name in tuple(Drafter) for name in drafts)):
-            raise InvalidFieldError("drafter", f"is {drafter}; the drafters are those that drafts names")
+            raise InvalidFieldError("drafter", f"is {drafter}; the drafters are those that `drafts` names")
         if drafter in ON_THE_TARGET:
             if drafter not in self.target.drafters:
                 raise InvalidFieldError("drafter", f"is {drafter}; the target has no such head")

@@ -76,6 +76,8 @@ def test_a_structured_output_is_called_by_the_flag_that_was_given(values: dict[s
         ("chat.messages[0].role: is 'x'", "chat.messages[0].role: is 'x'"),
         ("drafts[0]: is 'max_tokens'; there are none", "--draft: is 'max_tokens'; there are none"),
         ("tls_ca: no.pem cannot be read", "--tls-ca: no.pem cannot be read"),
+        ("merge: is tree, so `drafts` must name several", "--merge: is tree, so --draft must name several"),
+        ("merge: is none; see `specpair info`", "--merge: is none; see `specpair info`"),
         ("token_file: no.txt cannot be read", "--token-file: no.txt cannot be read"),
     ],
 )

@@ -126,8 +126,10 @@ def test_what_is_refused(fields: dict[str, Any], field: str) -> None:
 
 
 def test_one_draft_makes_no_tree() -> None:
-    with pytest.raises(InvalidFieldError, match="merge"):
+    with pytest.raises(InvalidFieldError) as caught:
         names({"merge": TREE}, "host:1")
+    said = "merge: is tree; the server has no two drafts, so `drafts` must name several"
+    assert caught.value.message == said, "in backticks, which the command reads as the name of a field"
 
 
 def test_where_no_tree_can_be_judged_it_is_refused_or_left_out() -> None:
