@@ -1,5 +1,6 @@
 """Several drafts of `specpair up`: models, which have a service each, and drafters such as ngram, which have none."""
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ class SeveralDrafts:
 
 def several_drafts(text: str | None) -> SeveralDrafts:
     """Reads MODEL, or a list of MODEL, NAME=MODEL and drafters; or `none`. A model without a name has that of its
-    folder.
+    folder. A path that exists is a MODEL, whatever characters it has.
 
     Raises CommandError if two have one name, or if one is empty.
     """
@@ -52,14 +53,16 @@ def several_drafts(text: str | None) -> SeveralDrafts:
         return SeveralDrafts()
     if text == NO_DRAFT:
         return SeveralDrafts(has_services=False)
-    words = [word.strip() for word in text.split(",")]
+    words = [text] if os.path.exists(text) else [word.strip() for word in text.split(",")]
     models: dict[str, str] = {}
     entries: list[str] = []
     for word in words:
         if word in LOCAL_DRAFTERS:
             entries.append(word)
             continue
-        given, _, model = word.rpartition("=")
+        given, equals, model = word.partition("=")
+        if not equals or os.path.exists(word):
+            given, model = "", word
         check_named({"--draft": model})
         name = given or _name_of(model)
         if name in models:

@@ -1,6 +1,7 @@
 """What `specpair up --draft` may name."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,6 +42,15 @@ def test_the_coordinator_is_told_where_they_are(text: str | None, services: list
 def test_two_of_one_name_are_refused() -> None:
     with pytest.raises(CommandError, match="a=/one/draft,b=/two/draft"):
         several_drafts("/one/draft,/two/draft")
+
+
+@pytest.mark.parametrize("name", ["lr=3e-4", "a=b,c=d", "small, but good"])
+def test_a_path_that_is_there_is_no_name_with_a_model(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    path = str(tmp_path / name)
+    assert [model for _, model in several_drafts(path).models] == [path]
+    if "," not in name:
+        assert [model for _, model in several_drafts(f"bundled,{path},x={path}").models] == ["bundled", path, path]
 
 
 @pytest.fixture
@@ -125,7 +135,9 @@ def test_the_prompt_of_up_leaves_the_choice_of_drafts_to_the_server() -> None:
 def test_an_accelerated_draft_needs_a_model() -> None:
     result = CliRunner().invoke(app, ["serve", "draft", "--drafter", "ngram", "--own-draft", "ngram"])
     assert result.exit_code != 0 and "own-draft" in result.output.replace("own_draft", "own-draft")
-    result = CliRunner().invoke(app, ["serve", "draft", "--own-draft", "some/folder"])
+    result = CliRunner().invoke(
+        app, ["serve", "draft", "--own-draft", "some/folder", "--port", "0", "--metrics-port", "0"]
+    )
     assert result.exit_code != 0 and "some/folder" in result.output
 
 
