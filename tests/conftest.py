@@ -15,6 +15,9 @@ from specpair.server.garbage import collect_only_new
 
 pytest_plugins = ["tests.needs"]
 
+for name in [name for name in os.environ if name.startswith("SPECPAIR_")]:
+    del os.environ[name]  # they set options, of which tests expect the defaults
+
 os.environ["HF_HUB_OFFLINE"] = "1"  # whoever cannot reach it tries again for half a minute
 
 if not any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/dxg")):  # before anything imports triton
