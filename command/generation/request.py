@@ -12,7 +12,17 @@ from command.generation.checked_text import checked_text
 from command.generation.request_options import FLAGS
 from command.generation.structures import STRUCTURES, structured_output
 from specpair.errors import InvalidFieldError
-from specpair.options import MAX_SEED, MAX_UINT32, Drafter, Encoding, Merge, Rule, WorkAhead, check_range
+from specpair.options import (
+    MAX_LOGPROBS,
+    MAX_SEED,
+    MAX_UINT32,
+    TOKEN_LIST_LIMITS,
+    Drafter,
+    Encoding,
+    Merge,
+    Rule,
+    WorkAhead,
+)
 from specpair.rpc.beams import early_stopping_to_proto
 from specpair.rpc.messages import (
     drafter_to_proto,
@@ -35,6 +45,24 @@ TO_PROTO: dict[type, Callable[[Any], int]] = {
     EarlyStopping: early_stopping_to_proto,
 }
 """Choices whose names here differ from those of the message."""
+
+SERVERS = "the server's limit"
+SHOWN = f"{SERVERS}, which `specpair info` shows"
+VOCABULARY = "the last token of the vocabulary"
+LIMITS: dict[str, tuple[int, int | str]] = {
+    "seed": (0, MAX_SEED),
+    "max_tokens": (1, MAX_UINT32),
+    "n": (1, SERVERS),
+    "best_of": (1, SERVERS),
+    "num_beams": (1, SERVERS),
+    "logprobs": (0, MAX_LOGPROBS),
+    "prompt_logprobs": (0, MAX_LOGPROBS),
+    "num_speculative_tokens": (0, SHOWN),
+    "num_tree_tokens": (0, SHOWN),
+    **dict.fromkeys(TOKEN_LIST_LIMITS, (0, VOCABULARY)),
+    "logit_bias": (0, VOCABULARY),
+}
+"""The least and the most that a server takes, for messages; of other whole numbers all that a message holds."""
 
 Value = int | float | str | Sequence[int] | Sequence[str] | None
 
@@ -74,31 +102,30 @@ def given_text(field: str, text: str) -> str:
 
 
 def _set(message: Any, name: str, value: Any) -> None:
-    flag = FLAGS.get(name, name)
     if type(value) in TO_PROTO:
         setattr(message, name, TO_PROTO[type(value)](value))
     elif name == "logit_bias":
-        message.logit_bias.update(_bias(flag, entry) for entry in value)
+        message.logit_bias.update(_bias(name, entry) for entry in value)
     elif isinstance(value, list | tuple):
-        getattr(message, name).extend(_checked(flag, entry) for entry in value)
+        getattr(message, name).extend(_checked(name, entry) for entry in value)
     else:
-        limit = MAX_SEED if name == "seed" else MAX_UINT32
-        setattr(message, name, _checked(flag, value, limit))
+        setattr(message, name, _checked(name, value))
 
 
-def _checked(flag: str, value: Any, limit: int = MAX_UINT32) -> Any:
+def _checked(name: str, value: Any) -> Any:
+    """The value of a field. Raises InvalidFieldError, with the server's limits, for one that the message cannot hold."""
+    flag = FLAGS.get(name, name)
     if isinstance(value, str):
         return checked_text(flag, os.fsencode(value))
-    if isinstance(value, int):
-        check_range(flag, value, 0, limit)
+    if isinstance(value, int) and not 0 <= value <= (MAX_SEED if name == "seed" else MAX_UINT32):
+        least, most = LIMITS.get(name, (0, MAX_UINT32))
+        raise InvalidFieldError(flag, f"is {value}; it must be between {least} and {most}")
     return value
 
 
-def _bias(flag: str, entry: str) -> tuple[int, float]:
+def _bias(name: str, entry: str) -> tuple[int, float]:
     token_id, _, bias = entry.partition("=")
     try:
-        pair = int(token_id), float(bias)
+        return _checked(name, int(token_id)), float(bias)
     except ValueError:
-        raise InvalidFieldError(flag, f"is {entry!r}; it must be ID=BIAS, as in 42=-1.5") from None
-    check_range(flag, pair[0], 0, MAX_UINT32)
-    return pair
+        raise InvalidFieldError(FLAGS[name], f"is {entry!r}; it must be ID=BIAS, as in 42=-1.5") from None

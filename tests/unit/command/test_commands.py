@@ -14,6 +14,8 @@ from coordinator.config import number_or_auto
 from specpair.flags import listed
 
 NOWHERE = "127.0.0.1:1"
+K_BELOW_0 = [[*command, "--num-speculative-tokens", "-1"] for command in (["generate", "x"], ["chat"], ["trace", "x"])]
+TO_SHOWN = "it must be between 0 and the server's limit, which `specpair info` shows"
 
 
 def run(*arguments: str, stdin: str | bytes = "") -> tuple[int, str, str]:
@@ -54,13 +56,15 @@ def test_the_version() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["generate", "x", "--max-tokens", "-1"], "--max-tokens: is -1; it must be between 0 and 4294967295"),
+        (["generate", "x", "--max-tokens", "-1"], "--max-tokens: is -1; it must be between 1 and 4294967295"),
         (["generate", "x", "--seed", "-1"], "--seed: is -1"),
         (["generate", "x", "--top-k", "-1"], "--top-k: is -1"),
-        (["generate", "x", "--num-speculative-tokens", "-1"], "--num-speculative-tokens: is -1"),
+        *((command, f"--num-speculative-tokens: is -1; {TO_SHOWN}\n") for command in K_BELOW_0),
+        (["generate", "x", "--num-tree-tokens", "-1"], f"--num-tree-tokens: is -1; {TO_SHOWN}\n"),
+        (["generate", "x", "--logprobs", "-1"], "--logprobs: is -1; it must be between 0 and 20\n"),
         (["generate", "x", "--stop-token-id", "-1"], "--stop-token-id: is -1"),
         (["generate", "x", "--banned-token-id", "4294967296"], "--banned-token-id: is 4294967296"),
-        (["generate", "x", "--n", "-1"], "--n: is -1"),
+        (["generate", "x", "--n", "-1"], "--n: is -1; it must be between 1 and the server's limit\n"),
         (["generate", "x", "--logit-bias", "5:1"], "--logit-bias: is '5:1'; it must be ID=BIAS, as in 42=-1.5"),
         (["generate", "x", "--logit-bias", "-5=1"], "--logit-bias: is -5"),
         (["serve", "draft", "--model", "m", "--port", "99999"], "--port: is 99999; it must be between 0 and 65535"),
