@@ -113,7 +113,7 @@ def _set(message: Any, name: str, value: Any) -> None:
 
 
 def _checked(name: str, value: Any) -> Any:
-    """The value of a field. Raises InvalidFieldError, with the server's limits, for one that the message cannot hold."""
+    """The value of a field. Raises InvalidFieldError, with the server's limits, for what the message cannot hold."""
     flag = FLAGS.get(name, name)
     if isinstance(value, str):
         return checked_text(flag, os.fsencode(value))

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from command.connection import coordinator_at
 from command.consoles import console_on
-from command.draft_files import check_named, check_there, model_to_load
+from command.draft_files import model_to_load
 from command.failures import WRONG_USE, CommandError, friendly
 from command.flags.option import Options, configured, options, parameters
 from command.flags.shared import ChatOption, EncoderInputOption, NoColorOption
@@ -22,6 +22,7 @@ from command.generation.request import completion_request
 from command.generation.request_options import request_fields, request_parameters
 from command.info import has_encoder
 from command.interrupts import INTERRUPTED
+from command.pair.flag_checks import check_models, check_services, check_template
 from command.pair.gpu_shares import gpu_shares
 from command.pair.local_pair import (
     LOOPBACK,
@@ -47,7 +48,7 @@ from draft_service.config import DraftConfig
 from specpair.engine_config import MODEL_KINDS, EngineConfig
 from specpair.errors import SpecpairError
 from specpair.named_models import partner, resolve_model
-from specpair.options import FROM_TEXT, ON_THE_TARGET, Drafter
+from specpair.options import FROM_TEXT, Drafter
 from specpair.security.settings import ServerSecurity, check_exposure
 from specpair.server.config import ServerConfig
 from specpair.v1 import coordinator_service_pb2 as pb
@@ -63,7 +64,9 @@ USUAL_PORTS = {
     "target_metrics_port": TARGET_METRICS_PORT,
 }
 
-ALL = options(ServerConfig, only=("grace_seconds", "log_level"))
+ALL = options(ServerConfig, only=("grace_seconds", "log_level")) | options(
+    EngineConfig, only=("max_num_speculative_tokens",)
+)
 """The options that all three services get."""
 BOTH = options(EngineConfig, only=("dtype", "max_model_len", "max_num_seqs"))
 """The options that draft and target get."""
@@ -191,16 +194,16 @@ def up(
     service with `specpair serve`.
     """
     check_exposure(values["host"], configured(ServerSecurity, values))
-    _check_template(values["chat_template"])
+    check_template(values["chat_template"])
     drafts = several_drafts(_draft_or_default(draft, values))
-    _check_models(target, values["own_draft"], drafts)
+    check_models(target, values["own_draft"], drafts)
     once = None
     if prompt is not None or encoder_input is not None:
         request = _request(prompt, encoder_input, values, drafts, is_chat=chat)
         once = Once(request=request, is_plain=no_color, has_speedup=speedup)
     elif chat or speedup:
         raise CommandError("--chat and --speedup require --prompt", WRONG_USE)
-    _check_drafter(values["drafter"], drafts)
+    check_services(values, drafts)
     values |= chosen_ports(values, is_once=once is not None)
     target = target or partner(drafts.first)
     plans = plan_services(values, models_to_load(drafts, values, target), resolve_model(target, "target"), drafts)
@@ -233,31 +236,6 @@ def _draft_or_default(draft: str | None, values: dict[str, Any]) -> str | None:
         return values["drafter"]
     is_alone = draft is None and values["head"] is not None and values["drafter"] is Drafter.MODEL
     return NO_DRAFT if is_alone else draft
-
-
-def _check_models(target: str | None, own_draft: str | None, drafts: SeveralDrafts) -> None:
-    """Raises CommandError for an empty model or a path where nothing is, before anything is started."""
-    named = {"--target": target, "--own-draft": own_draft}
-    check_named(named)
-    check_there([*named.items(), *(("--draft", model) for _, model in drafts.models)])
-
-
-def _check_template(path: str | None) -> None:
-    """Raises InvalidFieldError for a chat template that cannot be used, before anything is started."""
-    if path is not None:
-        from coordinator.requests.chat_template_file import read_chat_template  # jinja takes its time
-
-        read_chat_template(path)
-
-
-def _check_drafter(drafter: str, drafts: SeveralDrafts) -> None:
-    """Raises CommandError for one that no draft service has, before anything is started."""
-    if drafter in ON_THE_TARGET:
-        problem = f"--drafter: {drafter} is a head of the target: --head loads it, and requests choose it"
-        raise CommandError(problem, WRONG_USE)
-    if not drafts.has_services and drafter not in (Drafter.MODEL, *drafts.entries):
-        given = drafts.addresses(())
-        raise CommandError(f"--drafter: {drafter} needs a draft service, and --draft is {given}", WRONG_USE)
 
 
 def plan_services(
