@@ -5,9 +5,16 @@ Imports nothing that takes time, since it is there to be in place before everyth
 
 import os
 import signal
+import sys
 
 INTERRUPTED = 130
 """The status that shells report for a process ended by SIGINT."""
+
+
+def is_starting() -> bool:
+    """Whether this process is the command and no other program that imports it. While Python imports the package for
+    `-m`, that is the name of the program."""
+    return bool(sys.argv) and os.path.basename(sys.argv[0]) in ("specpair", "-m")
 
 
 def end_on_interrupt() -> None:
