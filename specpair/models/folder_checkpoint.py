@@ -12,6 +12,7 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
 from specpair.errors import ModelRefusedError
 from specpair.models.checkpoint import EMBEDDING, LENDER
 from specpair.models.declared_layers import refuse_absent_layers
+from specpair.models.hub import NOWHERE, refuse_unreachable
 from specpair.models.refusals import first_line
 from specpair.models.weights import read_weights
 
@@ -25,11 +26,11 @@ class FolderCheckpoint:
     def settings(self) -> Any:
         if (folder := Path(self._name)).is_dir():
             refuse_absent_layers(folder)
+        refuse_unreachable(self._name)
         try:
             return AutoConfig.from_pretrained(self._name, trust_remote_code=False)
         except Exception as error:  # transformers checks fields in many ways, and computes with some before that
-            where = "is neither a model folder nor a GGUF file nor a reachable Hugging Face id"
-            hint = where if not Path(self._name).exists() else "has no readable configuration"
+            hint = NOWHERE if not Path(self._name).exists() else "has no readable configuration"
             raise ModelRefusedError(f"{self._name} {hint}: {first_line(fault_of(error))}") from error
 
     def model(self, settings: Any, dtype: torch.dtype, device: torch.device, attention: str) -> PreTrainedModel:

@@ -11,6 +11,7 @@ from transformers.utils.hub import cached_file
 
 from specpair.errors import InvalidFieldError, ModelRefusedError
 from specpair.model_info import SamplingDefaults
+from specpair.models.hub import refuse_unreachable
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ def _find(model: str) -> Path | None:
         return local / FILE if (local / FILE).is_file() else None
     if local.suffix == GGUF:
         return None
+    refuse_unreachable(model)
     try:
         found = cached_file(model, FILE, _raise_exceptions_for_missing_entries=False)
     except (OSError, ValueError):  # if the model is not there, or out of reach, whoever loads it says so
