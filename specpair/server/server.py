@@ -32,6 +32,9 @@ from specpair.server.watchdog import Watchdog, exit_at_once
 
 WATCHDOG_MARGIN_SECONDS = 10.0
 """Time for the rest of the shutdown: last statuses, closing connections and sequences."""
+STARTING_SECONDS = 2.0
+"""Time to stop for a service that was never ready. It serves nobody, and may be in a part of its start that nothing
+interrupts, such as a download."""
 QUEUED_SECONDS = 1.0
 """Time to refuse calls that have arrived but were not handled yet. It ends even if calls keep arriving."""
 CLOSING_SECONDS = 0.2
@@ -226,6 +229,7 @@ async def serve(
             try:
                 collect_only_new()
                 await server.set_ready(True)
+                watchdog.timeout_seconds = config.grace_seconds + WATCHDOG_MARGIN_SECONDS
                 logger.info("%s listening on %s", name, join_address(config.host, port))
                 await server.until_failed()
             except ServiceFailedError:
@@ -241,7 +245,7 @@ async def serve(
 def run_service(config: ServerConfig, build: Build, name: str, metrics: CollectorRegistry | None = None) -> None:
     """Runs a service as a process: log, server, signals. Exits with status 1 if the service cannot start or fails."""
     configure_logging(config.log_format, config.log_level)
-    watchdog = Watchdog(config.grace_seconds + WATCHDOG_MARGIN_SECONDS)
+    watchdog = Watchdog(STARTING_SECONDS)
     try:
         run(lambda: serve(config, build, name, watchdog, metrics), watchdog)
     except (SpecpairError, BindError) as error:

@@ -14,18 +14,25 @@ class Watchdog:
     """A timer in its own thread, so that a blocked event loop cannot stop it."""
 
     def __init__(self, timeout_seconds: float):
-        self._timer = threading.Timer(timeout_seconds, self.exit, [f"it did not stop within {timeout_seconds:g} s"])
-        self._timer.daemon = True
-        self.is_armed = False
+        self.timeout_seconds = timeout_seconds
+        """Counts from when it is armed; may be set until then."""
+        self._timer: threading.Timer | None = None
+
+    @property
+    def is_armed(self) -> bool:
+        return self._timer is not None
 
     def arm(self) -> None:
         """Starts the timer, unless it runs already."""
-        if not self.is_armed:
-            self.is_armed = True
+        if self._timer is None:
+            reason = f"it did not stop within {self.timeout_seconds:g} s"
+            self._timer = threading.Timer(self.timeout_seconds, self.exit, [reason])
+            self._timer.daemon = True
             self._timer.start()
 
     def disarm(self) -> None:
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
     def exit(self, reason: str) -> None:
         """Ends the process at once, without cleaning up."""

@@ -20,6 +20,9 @@ mode = sys.argv[2]
 async def build(server: ServiceServer) -> AsyncIterator[None]:
     if mode == "refuse":
         raise ModelRefusedError("the model has recurrent state")
+    if mode == "load":
+        print("loading", flush=True)
+        await asyncio.to_thread(time.sleep, 60)
     add_DraftServiceServicer_to_server(FakeDraft(echo), server)
     try:
         yield
@@ -33,4 +36,5 @@ async def build(server: ServiceServer) -> AsyncIterator[None]:
 
 if __name__ == "__main__":
     rpc_server.WATCHDOG_MARGIN_SECONDS = 0.2
+    rpc_server.STARTING_SECONDS = 0.3
     run_service(ServerConfig(port=int(sys.argv[1]), grace_seconds=0.2), build, "fake draft")

@@ -74,6 +74,15 @@ async def test_shutdown_that_hangs_is_ended_by_the_watchdog(mode: str) -> None:
     assert "did not stop within 0.4 s" in errors
 
 
+async def test_a_start_that_nothing_interrupts_is_not_waited_for_as_calls_are() -> None:
+    async with fake_draft("load") as process:
+        assert process.stdout is not None and await process.stdout.readline() == b"loading\n"
+        process.terminate()
+        status, _, errors = await end_of(process)
+    assert status == 1
+    assert "did not stop within 0.3 s" in errors
+
+
 async def test_second_signal_ends_the_process_at_once() -> None:
     async with fake_draft("hang") as process:
         await port_of(process)
