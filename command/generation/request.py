@@ -77,7 +77,8 @@ def completion_request(
     """
     request = pb.GenerateTokensRequest(sampling={})
     if (prompt is None) == (encoder_input is None):
-        raise InvalidFieldError("prompt", "is missing" if prompt is None else "and --encoder-input are both given")
+        missing = "is missing: give the text to continue, or - to read it from standard input"
+        raise InvalidFieldError("prompt", missing if prompt is None else "and --encoder-input are both given")
     if encoder_input is not None and is_chat:
         raise InvalidFieldError("--chat", "is for a prompt; --encoder-input is read as it is")
     if encoder_input is not None:

@@ -56,6 +56,7 @@ def test_the_version() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["generate"], "prompt: is missing: give the text to continue, or - to read it from standard input"),
         (["generate", "x", "--max-tokens", "-1"], "--max-tokens: is -1; it must be between 1 and 4294967295"),
         (["generate", "x", "--seed", "-1"], "--seed: is -1"),
         (["generate", "x", "--top-k", "-1"], "--top-k: is -1"),
