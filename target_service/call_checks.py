@@ -78,10 +78,9 @@ def check_run(prefix: str, call: pb.VerifyProposalRequest | pb.Continuation, req
     if call.run_length <= 1:
         return
     given = {
-        "proposal": call is request and request.HasField("proposal"),
         "feature_layers": bool(request.feature_layers),
+        "include_probabilities": request.include_probabilities,
         "max_forced_tokens": call is request and request.max_forced_tokens > 0,
-        "next_proposal_count": call.next_proposal_count > 0,
     }
     if (other := next((name for name, is_given in given.items() if is_given), None)) is not None:
         raise InvalidFieldError(f"{prefix}run_length", f"is {call.run_length}; with {other} it is 1 at most", limit=1)
@@ -99,8 +98,8 @@ def not_supported(request: pb.VerifyProposalRequest, verifier: Verifier) -> str 
         return "next_proposal_count: this target has no head"
     if request.continuation.next_proposal_count and not verifier.has_head:
         return "continuation.next_proposal_count: this target has no head"
-    if max(request.run_length, request.continuation.run_length) > 1 and verifier.has_head:
-        return "run_length: this target has a head, which proposes after each token"
+    if max(request.run_length, request.continuation.run_length) > 1 and not verifier.longest_run:
+        return "run_length: this target's head proposes trees, each of which is judged by a call of its own"
     if request.proposal.parent_indices and verifier.no_trees:
         return f"proposal.parent_indices: {verifier.no_trees}"
     return None

@@ -19,13 +19,12 @@ class OutputEnd:
     """What ends an output among the tokens that a call commits."""
 
     stops: frozenset[int]
-    proposed: list[int]
 
     def spares(self, answer: Verdict | VerifyWork) -> bool:
         """Whether none of the committed tokens ends it. The work is asked on the device thread."""
         if not self.stops:
             return True
-        return answer.last_token not in self.stops and not any(self.proposed[i] in self.stops for i in answer.path)
+        return not any(token in self.stops for one in answer.rounds for token in one.tokens)
 
 
 @dataclass(frozen=True)
@@ -89,13 +88,13 @@ def take_sequel(
         return verifier.go_on(before, lambda: following.call(before.step + 1, length, before.own_proposal))
 
     def step_after(verdict: Verdict) -> int:
-        return first + 1 + len(verdict.run)
+        return first + len(verdict.rounds)
 
     return Sequel(
         sequence_id=request.sequence_id,
         step=first,
         following_step=step_after,
-        goes_on=OutputEnd(frozenset(stops), list(request.proposal.token_ids)).spares,
+        goes_on=OutputEnd(frozenset(stops)).spares,
         body=lambda verdict: body_of(following.request(step_after(verdict), verdict.length, verdict.proposal)),
         begin=lambda verdict, held: verifier.submit(
             following.call(step_after(verdict), verdict.length, verdict.proposal), held

@@ -98,8 +98,8 @@ def kind_of(work: VerifyWork, is_on_host: bool) -> Kind:
     assert options.rule in (Rule.TOKEN, Rule.BLOCK), f"no judge for the rule {options.rule}"
     if is_tree:
         return Kind(judge_drawn_trees, options.rule)
-    is_wide = work.call.draft.width > WIDE_SUPPORT
-    if is_on_host and options.lenience == 1.0 and isinstance(work.call.draft, CountedRows):
+    is_wide = work.asked.draft.width > WIDE_SUPPORT
+    if is_on_host and options.lenience == 1.0 and isinstance(work.asked.draft, CountedRows):
         return Kind(judge_counted, options.rule, is_wide and quick_functions() is None)  # only numpy pads
     return Kind(judge_drawn, options.rule, is_wide)
 
@@ -119,10 +119,9 @@ def accept(work: VerifyWork, path: list[int], next_token: int) -> None:
     except InvalidGrammarError as error:
         work.fail(error)
         return
-    tokens = [work.call.proposed[index] for index in path]
-    work.sequence.replace_from(work.first_position, [*tokens, next_token])
-    work.path = path
-    work.take(next_token)
+    first_position = work.first_position
+    work.take(path, next_token)
+    work.sequence.replace_from(first_position, work.rounds[-1].tokens)
     if work.features is not None:
         work.features = work.features[:, [0, *(1 + index for index in path)]].cpu()
 
@@ -154,7 +153,7 @@ def judge_coupled(works: list[VerifyWork], adjusted: Tensor) -> tuple[Accepted, 
 
 def chosen(works: list[VerifyWork], choices: list[int]) -> Accepted:
     """What the target's choices `[sum of (K + 1)]` make of the proposals."""
-    judged = verify_choices(choices, [work.call.proposed for work in works])
+    judged = verify_choices(choices, [work.asked.proposed for work in works])
     return Accepted([list(range(one.accepted_count)) for one in judged], [one.next_token for one in judged])
 
 
@@ -182,10 +181,10 @@ def judge_drawn(works: list[VerifyWork], adjusted: Tensor) -> tuple[Accepted, li
 def judge_counted(works: list[VerifyWork], adjusted: Tensor) -> tuple[Accepted, list[bool]]:
     """The same by the compiled library, if it is there, for exact rules and counted distributions on a CPU. These are a
     kind of their own: thresholds may differ in their last bits, and must not depend on the company."""
-    target, drafts = native(distributions(works, adjusted)), [work.call.draft for work in works]
+    target, drafts = native(distributions(works, adjusted)), [work.asked.draft for work in works]
     if not can_judge(target, drafts):
         return judge_drawn(works, adjusted)
-    uniforms = acceptance_noise(works, max(len(work.call.proposed) for work in works))
+    uniforms = acceptance_noise(works, max(len(work.asked.proposed) for work in works))
     decisions = judge_natively(target, drafts, works[0].options.rule, uniforms, *next_keys(works))
     paths, finite = [], []
     for work, decision in zip(works, decisions, strict=True):
@@ -197,18 +196,18 @@ def judge_counted(works: list[VerifyWork], adjusted: Tensor) -> tuple[Accepted, 
 def block_of(works: list[VerifyWork], adjusted: Tensor) -> Block:
     device = adjusted.device
     tokens, lengths = proposals(works)
-    rows = placed(packed_rows([len(work.call.proposed) for work in works], tokens.shape[1]), device)
+    rows = placed(packed_rows([len(work.asked.proposed) for work in works], tokens.shape[1]), device)
     tokens, lengths = placed(tokens, device), placed(lengths, device)
-    draft = DraftRows(*(placed(part, device) for part in stack_blocks([work.call.draft.padded for work in works])))
+    draft = DraftRows(*(placed(part, device) for part in stack_blocks([work.asked.draft.padded for work in works])))
     return Block(tokens, lengths, draft, rows, works[0].options.rule, lenience_of(works, adjusted, rows, tokens))
 
 
 def proposals(works: list[VerifyWork]) -> tuple[np.ndarray, np.ndarray]:
     """Proposed tokens `[works, K]`, padded with 0, and their numbers `[works]`: int64."""
-    counts = [len(work.call.proposed) for work in works]
+    counts = [len(work.asked.proposed) for work in works]
     tokens = np.zeros((len(works), max(counts)), dtype=np.int64)
     for row, work in enumerate(works):
-        tokens[row, : counts[row]] = work.call.proposed
+        tokens[row, : counts[row]] = work.asked.proposed
     return tokens, np.array(counts)
 
 
@@ -228,7 +227,7 @@ def add_logprobs(works: list[VerifyWork], logits: Tensor) -> None:
     first, rows, tokens, top_counts, owners = 0, [], [], [], []
     for work in works:
         if work.options.logprobs is not None and work.error is None:
-            committed = [*work.accepted_tokens, work.last_token]
+            committed = work.rounds[-1].tokens
             rows += [first, *(first + 1 + index for index in work.path)]
             tokens += committed
             top_counts += [work.options.logprobs] * len(committed)
@@ -244,18 +243,18 @@ def add_probabilities(works: list[VerifyWork], adjusted: Tensor) -> None:
     """Adds the target's probability of each proposed token, from `[sum of (K + 1), V]`, to works that request them."""
     first = 0
     for work in works:
-        count = len(work.call.proposed)
+        count = len(work.asked.proposed)
         if work.call.include_probabilities and count and not work.done:
             sampling = replace(work.options.sampling, temperature=work.options.sampling.temperature or 1.0)
             judging = adjusted[[first + row for row in work.judging_rows]]
             rows = probabilities(judging, SamplingRows([sampling], [count], adjusted.device))
-            work.target_probabilities = rows[range(count), work.call.proposed].tolist()
+            work.target_probabilities = rows[range(count), work.asked.proposed].tolist()
         first += work.row_count
 
 
 def sent_probabilities(work: VerifyWork) -> list[float]:
     """The draft's probability of each proposed token; empty if greedy or if no distribution was sent."""
-    draft, drawn = work.call.draft, work.call.drawn
+    draft, drawn = work.asked.draft, work.asked.drawn
     if work.options.sampling.is_greedy or not draft.width:
         return []
     if drawn is not None:

@@ -42,6 +42,11 @@ class SelfDrafter:
         self._vocab_size = vocab_size
         self._tree_tokens = tree_tokens
 
+    @property
+    def has_trees(self) -> bool:
+        """Whether it may draft trees."""
+        return self._tree_tokens > 0
+
     def draft(self, works: list[VerifyWork]) -> None:
         """Gives each work with a verdict that asked for one a proposal. A failure leaves them without."""
         asked = [work for work in works if work.done and work.error is None and self._count(work) > 0]
@@ -86,12 +91,12 @@ class SelfDrafter:
     def _begun(self, work: VerifyWork) -> OwnDraft:
         """A draft for the work, of which nothing is drawn yet."""
         least = work.call.next_min_confidence if self._runner.takes_steps else 0.0
-        return OwnDraft.after(work.held, work.sequence.tokens, work.call.step + 1, self._count(work), least)
+        return OwnDraft.after(work.held, work.sequence.tokens, work.step + 1, self._count(work), least)
 
     def _count(self, work: VerifyWork) -> int:
         """Tokens to draft: the proposal and the target's next token must fit the sequence. None after the last
         step, for a sequence whose drafter another target has, nor after a tree where the next token is fed at once."""
-        if work.call.step == LAST_STEP or work.options.drafter not in (None, *self._runner.drafters):
+        if work.step == LAST_STEP or work.options.drafter not in (None, *self._runner.drafters):
             return 0
         if self._runner.feeds_itself and work.parents is not None:
             return 0

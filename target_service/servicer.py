@@ -25,6 +25,7 @@ from specpair.wire.tensors import encode_tensor
 from specpair.wire.trees import decode_tree
 from target_service.call_checks import check_abilities, check_call, check_form
 from target_service.continuation import take_sequel
+from target_service.judged_round import JudgedRound
 from target_service.late_rows import LateRows, WithheldBody, withholding
 from target_service.proposal_message import encode_proposal
 from target_service.tree_messages import score_tree_call, score_tree_response
@@ -103,12 +104,11 @@ class TargetServicer(TargetServiceServicer):
         }
         with span("verify", "server", **described) as traced:
             response = await self._answer(request, traced)
-            passes = 1 + len(response.run_token_ids)
-            if passes > 1:
-                traced.set(passes=passes)
+            if response.run_token_ids:
+                traced.set(passes=1 + len(response.run_proposed_counts or response.run_token_ids))
             traced.set(
-                accepted=response.accepted_count,
-                tokens=response.accepted_count + passes,
+                accepted=response.accepted_count + sum(response.run_accepted_counts),
+                tokens=response.accepted_count + 1 + len(response.run_token_ids),
                 batch_tokens=response.batch_token_count,
                 queue_time_us=response.queue_time_us,
                 compute_time_us=response.compute_time_us,
@@ -121,7 +121,7 @@ class TargetServicer(TargetServiceServicer):
         return pb.VerifyProposalResponse(
             instance_id=self._verifier.instance_id,
             step=request.step,
-            accepted_count=len(verdict.path),
+            accepted_count=verdict.rounds[0].accepted_count,
             next_token_id=verdict.next_token,
             length=verdict.length,
             queue_time_us=round(verdict.queue_time * 1e6),
@@ -135,7 +135,7 @@ class TargetServicer(TargetServiceServicer):
             features=encode_features(request.feature_layers, verdict),
             next_proposal=None if verdict.proposal is None else encode_proposal(verdict.proposal),
             forced_token_ids=verdict.forced,
-            run_token_ids=verdict.run,
+            **run_fields(verdict.rounds[1:]),
             has_gone_on_plain=verdict.has_gone_on_plain,
             cached_token_count=verdict.cached_token_count,
         )
@@ -212,6 +212,17 @@ class TargetServicer(TargetServiceServicer):
             run_length=max(request.run_length, 1),
             run_seconds=request.run_seconds,
         )
+
+
+def run_fields(rounds: Sequence[JudgedRound]) -> dict[str, list[int]]:
+    """What an answer says of the rounds of a run after the first."""
+    if not rounds:
+        return {}
+    fields = {"run_token_ids": [token for one in rounds for token in one.tokens]}
+    if any(one.proposed_count for one in rounds):
+        fields["run_proposed_counts"] = [one.proposed_count for one in rounds]
+        fields["run_accepted_counts"] = [one.accepted_count for one in rounds]
+    return fields
 
 
 def expected_rows(held: HeldSequence[Verdict], step: int) -> WithheldBody | None:

@@ -34,7 +34,7 @@ def judge_coupled_trees(works: list[VerifyWork], adjusted: Tensor) -> tuple[Acce
 def judge_drawn_trees(works: list[VerifyWork], adjusted: Tensor) -> tuple[Accepted, list[bool]]:
     """Judges by the token rule or the block rule."""
     target = native(distributions(works, adjusted))
-    drawn = [work.call.drawn for work in works if work.call.drawn is not None]
+    drawn = [work.asked.drawn for work in works if work.asked.drawn is not None]
     uniforms = [node_noise(work) for work in works]
     keys = [placed(part, adjusted.device) for part in next_keys(works)]
     verdicts = verify_trees(target, drawn, works[0].options.rule, uniforms, *keys)
@@ -43,8 +43,8 @@ def judge_drawn_trees(works: list[VerifyWork], adjusted: Tensor) -> tuple[Accept
 
 def node_noise(work: VerifyWork) -> np.ndarray:
     """Uniforms `[nodes]`, keyed by the step that verifies the tree and the node."""
-    seed, count = work.options.sampling.seed, len(work.call.proposed)
-    return uniforms(random_words(seed, Domain.ACCEPT, work.call.step, 0, count))
+    seed, count = work.options.sampling.seed, len(work.asked.proposed)
+    return uniforms(random_words(seed, Domain.ACCEPT, work.step, 0, count))
 
 
 def accepted(verdicts: list[TreeVerdict]) -> Accepted:

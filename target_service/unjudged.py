@@ -47,7 +47,7 @@ class UnjudgedWorks:
         """Judges a work by the distributions that have come for it."""
         assert work.unjudged is not None
         logits, work.unjudged, work.done = work.unjudged, None, False
-        work.call = work.call._replace(draft=rows, late=None)
+        work.take_rows(rows)
         try:
             advance_verification([work], logits)
         except Exception as error:
@@ -82,5 +82,5 @@ def take_rows(work: VerifyWork) -> bool:
     """Gives the work the distributions that have come since its call. Whether it has all."""
     late = work.call.late
     if late is not None and late.rows is not None:
-        work.call = work.call._replace(draft=late.rows, late=None)
+        work.take_rows(late.rows)
     return work.call.late is None

@@ -98,9 +98,14 @@ class Verifier(ModelHost[Verdict]):
             runs_beams=beams,
             goes_on_plain=True,
             takes_withheld_distributions=True,
-            longest_run=0 if self.has_head else MOST_RUN,  # a head proposes after each token
+            longest_run=self.longest_run,
             sampling_defaults=self.sampling_defaults,
         )
+
+    @property
+    def longest_run(self) -> int:
+        """The most verdicts of one call; 0 for one alone. A tree of a head's is moved together between two calls."""
+        return 0 if self._drafter is not None and self._drafter.has_trees else MOST_RUN
 
     async def verify(self, call: VerifyCall, body: object, sequel: Sequel[Verdict] | None = None) -> Verdict:
         """The verdict on one call, computed once for each step. Commits the accepted tokens and the next token.
@@ -192,13 +197,12 @@ class Verifier(ModelHost[Verdict]):
             self.late_outcomes[LateOutcome.WITHDRAWN] += isinstance(error, WithdrawnError)
             held.cached.replace_from(committed, [])
             raise
-        held.length = committed + len(work.path) + 1 + len(work.run)
+        held.length = committed + sum(len(one.tokens) for one in work.rounds)
         held.used_step = work.step
         held.own_proposal = work.own_proposal
         return Verdict(
-            path=work.path,
-            next_token=work.next_token,
-            run=work.run,
+            path=work.first_path,
+            rounds=work.rounds,
             length=held.length,
             logprobs=work.logprobs,
             queue_time=work.queue_time,
@@ -234,8 +238,12 @@ class Verifier(ModelHost[Verdict]):
 
     def advance(self, works: list[Work], logits: Tensor) -> None:
         self._advance(works, logits)
+        judged = [work for work in works if isinstance(work, VerifyWork) and work.unjudged is None]
         if self._drafter is not None:
-            self._drafter.draft([work for work in works if isinstance(work, VerifyWork) and work.unjudged is None])
+            self._drafter.draft(judged)
+        for work in judged:
+            if work.has_next and work.error is None:
+                work.begin_next(self.facts.vocab_size)
 
     def _advance(self, works: list[Work], logits: Tensor) -> None:
         verifying = [work for work in works if isinstance(work, VerifyWork)]
@@ -271,7 +279,7 @@ def self_drafter(config: EngineConfig, facts: ModelFacts, runner: Runner) -> Sel
 
 def fed_count(call: VerifyCall) -> int:
     """The most tokens that are fed for a call after those that are committed with it."""
-    return len(call.proposed) + call.run_length - 1
+    return len(call.proposed) + (call.run_length - 1) * (1 + call.next_count)
 
 
 def work_of(held: HeldSequence[Verdict], call: VerifyCall) -> VerifyWork:

@@ -13,15 +13,16 @@ from specpair.grammars.grammar import RowMask
 from specpair.options import SequenceOptions
 from specpair.sequences.conditional_calls import Begun, WaitingCall, give_up
 from specpair.sequences.held_sequence import HeldSequence
-from specpair.speculation.counted_rows import SentRows
+from specpair.speculation.counted_rows import CountedRows, SentRows
 from specpair.speculation.logprobs import TokenLogprobs
 from specpair.speculation.trees.drawn_tree import DrawnTree
 from specpair.speculation.trees.token_tree import TokenTree
+from target_service.judged_round import JudgedRound
 from target_service.late_rows import LateRows, WithheldBody
 from target_service.own_proposal import OwnProposal
 
 MOST_RUN = 64
-"""Tokens of one call without a proposal, at most."""
+"""Verdicts of one call, at most."""
 MOST_RUN_SECONDS = 60.0
 ANSWER_BYTES = 1024
 ENTRY_BYTES = 100
@@ -55,7 +56,7 @@ class VerifyCall(NamedTuple):
     late: LateRows | None = None
     """Where the distributions come to, if they were not sent with the tokens; `draft` stands for them until then."""
     run_length: int = 1
-    """Tokens to give without a proposal, at most: each by a pass of its own, the first with the draws of `step`."""
+    """Verdicts to give, at most: each by a pass of its own, the first with the draws of `step`."""
     run_seconds: float = 0.0
     """How long they may take; 0 without a limit."""
 
@@ -81,7 +82,9 @@ class VerdictCondition(NamedTuple):
 
     def is_met_by(self, answer: "Verdict | VerifyWork") -> bool:
         """The work is asked on the device thread, which knows the verdict first."""
-        return not answer.run and (len(answer.path), answer.next_token) == (self.accepted_count, self.next_token)
+        if len(answer.rounds) != 1:
+            return False
+        return (answer.rounds[0].accepted_count, answer.next_token) == (self.accepted_count, self.next_token)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,10 +92,9 @@ class Verdict:
     """The result of verifying a proposal."""
 
     path: list[int]
-    """Indices of the accepted tokens among the proposed ones, from the first on."""
-    next_token: int
-    run: Sequence[int] = ()
-    """The tokens of a run after that one."""
+    """Indices of the accepted tokens among the proposed ones, from the first on. Of a run in its first round."""
+    rounds: Sequence[JudgedRound]
+    """The verdict, and those of a run after it."""
     length: int
     """Number of committed tokens after the call."""
     logprobs: list[TokenLogprobs]
@@ -122,9 +124,9 @@ class Verdict:
     """Tokens with which the sequence's cache began."""
 
     @property
-    def last_token(self) -> int:
-        """The last token that was committed."""
-        return self.run[-1] if self.run else self.next_token
+    def next_token(self) -> int:
+        """The target's own token after the accepted ones; of a run in its first round."""
+        return self.rounds[0].tokens[-1]
 
     @property
     def byte_count(self) -> int:
@@ -140,12 +142,14 @@ class VerifyWork(Work):
 
     held: HeldSequence[Verdict]
     call: VerifyCall
-    next_token: int = 0
-    """The first token that the target gives by itself, once there is one."""
-    run: list[int] = field(default_factory=list)
-    """Those of a run after it, so far."""
-    step: int = 0
-    """The step whose draws decide in the next pass."""
+    asked: VerifyCall = field(init=False)
+    """What the pass under way judges: the call, or what a run goes on to, as if that had been called."""
+    first_path: list[int] = field(default_factory=list)
+    """The path of the first round."""
+    rounds: list[JudgedRound] = field(default_factory=list)
+    """The verdicts so far."""
+    has_next: bool = False
+    """Whether the run goes on after the last of them."""
     logprobs: list[TokenLogprobs] = field(default_factory=list)
     target_probabilities: list[float] = field(default_factory=list)
     masking: "Future[list[RowMask]] | None" = None
@@ -160,42 +164,64 @@ class VerifyWork(Work):
     """Whether that is a call without a proposal, since no call waited."""
 
     def __post_init__(self) -> None:
-        self.step = self.call.step
+        self.asked = self.call
 
     @property
-    def last_token(self) -> int:
-        """The last token that the target gave by itself."""
-        return self.run[-1] if self.run else self.next_token
+    def step(self) -> int:
+        """The step whose draws decide in the pass under way."""
+        return self.asked.step
 
-    def take(self, token: int) -> None:
-        """Takes the token that the target gave by itself in a pass, the last one unless a run goes on."""
-        if self.step == self.call.step:
-            self.next_token = token
-        else:
-            self.run.append(token)
-        self.done = not self._goes_on(1 + len(self.run), token)
-        if not self.done:
-            self.step += 1
+    @property
+    def next_token(self) -> int:
+        """The first token that the target gives by itself, once there is one."""
+        return self.rounds[0].tokens[-1]
 
-    def _goes_on(self, count: int, token: int) -> bool:
-        """Whether the run goes on after so many tokens: if another pass, as long as these, ends within its time."""
-        call = self.call
-        if count == call.run_length or token in self.options.sampling.stop_token_ids:
+    def take_rows(self, rows: SentRows) -> None:
+        """Takes the distributions that came after the call."""
+        self.call = self.asked = self.call._replace(draft=rows, late=None)
+
+    def take(self, path: list[int], token: int) -> None:
+        """Takes the accepted tokens, and the one that the target gave by itself, of a pass. It is done then, until the
+        run goes on, if it `has_next`."""
+        if not self.rounds:
+            self.first_path = path
+        self.path, tokens = path, [*(self.asked.proposed[index] for index in path), token]
+        self.rounds.append(JudgedRound(len(self.asked.proposed), tokens))
+        self.done, self.has_next = True, self._has_next(tokens)
+
+    def _has_next(self, tokens: list[int]) -> bool:
+        """Whether the run goes on after these tokens: if another pass, as long as those before, ends in its time."""
+        call, count = self.call, len(self.rounds)
+        if count == call.run_length or self.parents is not None:
+            return False
+        if (stops := self.options.sampling.stop_token_ids) and any(token in stops for token in tokens):
             return False
         elapsed = time.perf_counter() - self.started_at
         return not call.run_seconds or elapsed * (count + 1) <= call.run_seconds * count
 
+    def begin_next(self, vocab_size: int) -> None:
+        """Goes on with the run: the next pass judges what the target's own head has proposed, if anything."""
+        call, length, own = self.asked, len(self.sequence.tokens), self.own_proposal
+        proposed = [] if own is None else own.token_ids
+        draft = CountedRows.one_hot(proposed, vocab_size) if own is None or own.rows is None else own.rows
+        self.asked = call._replace(
+            step=call.step + 1, base_length=length, appended=[], proposed=proposed, draft=draft, kept_step=None
+        )
+        self.sequence.replace_from(length, proposed)
+        self.row_count, self.path, self.own_proposal = len(proposed) + 1, [], None
+        self.done = self.has_next = False
+
     @property
     def batch_token_count(self) -> int:
         """Tokens in its largest forward pass, those of other sequences included; of a run in the mean of its passes."""
-        if self.run:
+        if len(self.rounds) > 1:
             return round(self.batch_token_sum / self.batch_count)
         return self.largest_batch.token_count if self.largest_batch else 0
 
     @property
     def is_midway(self) -> bool:
-        """Between two tokens of a run it is like a call that has just come."""
-        return super().is_midway and not self.step > self.call.step
+        """Between two passes of a run it is like a call that has just come."""
+        return super().is_midway and not self.rounds
 
     @property
     def is_followed(self) -> bool:
@@ -254,21 +280,17 @@ class VerifyWork(Work):
         return self.held.options
 
     @property
-    def accepted_tokens(self) -> list[int]:
-        return [self.call.proposed[index] for index in self.path]
-
-    @property
     def first_position(self) -> int:
         """Position of the token that the first row decides."""
-        return len(self.sequence.tokens) - len(self.call.proposed)
+        return len(self.sequence.tokens) - len(self.asked.proposed)
 
     @property
     def tree(self) -> TokenTree:
         """The proposed tokens, which are a tree."""
-        assert self.call.drawn is not None
-        return self.call.drawn.tree
+        assert self.asked.drawn is not None
+        return self.asked.drawn.tree
 
     @property
     def judging_rows(self) -> list[int]:
         """For each proposed token the row, among the work's own, that judges it."""
-        return list(range(len(self.call.proposed))) if self.parents is None else [1 + p for p in self.parents]
+        return list(range(len(self.asked.proposed))) if self.parents is None else [1 + p for p in self.parents]

@@ -56,6 +56,10 @@ class Acceptance:
         self._add_shares(ended)
         if ended.answer is not None and ended.answer.guesses is not None:
             self.guesses = ended.answer.guesses.plus(self.guesses or GuessCounts())
+        for one in ended.passes() if ended.judged.run_counts else [ended]:
+            self._add_proposal(one)
+
+    def _add_proposal(self, ended: Round) -> None:
         drafted_count, accepted_count = ended.drafted_count, ended.accepted_count
         if not drafted_count:
             return

@@ -9,6 +9,7 @@ from dataclasses import replace
 from coordinator.deadline import NEVER, Deadline
 from coordinator.outputs.acceptance import Acceptance
 from coordinator.outputs.early_verification import EarlyVerification
+from coordinator.outputs.origins import origins_of
 from coordinator.outputs.output import Output
 from coordinator.outputs.output_part import Origin, OutputPart
 from coordinator.outputs.own_proposals import own_drafter
@@ -78,7 +79,7 @@ class Generation:
         prompt_length = len(request.prompt_ids)
         # Adaptive K is learnt from other outputs. If one of them had the same noise, its counts would tell how this
         # one's tokens will be drawn (docs/exactness.md, rule 8).
-        is_own = own_drafter(request, pair) is not None
+        self._is_own = own_drafter(request, pair) is not None
         drawn = request if request.repeats or not can_propose(request, pair) else request.with_private_seed()
         options = drawn.sequence_options(pair.target.info.vocab_size)
         self.has_logprobs = options.logprobs is not None
@@ -95,7 +96,7 @@ class Generation:
             include_probabilities=request.include_rounds,
         )
         own = replace(options, structured_output=None) if config.unmasked_drafts else options
-        self._draft = None if is_own else proposal_source(request, pair, self.sequence_id, own, deadline)
+        self._draft = None if self._is_own else proposal_source(request, pair, self.sequence_id, own, deadline)
         self._early = None if self._draft is None else EarlyVerification(request, self._target, self._draft.blocks)
         self.proposals = Proposals(request, pair, self._draft, ignores_proposals=options.ignores_proposals)
 
@@ -199,6 +200,15 @@ class Generation:
         finite depend on the proposed tokens: a plain round instead would change the distribution, so that error is
         raised.
         """
+        if begun.order.run_length > 1:
+            try:
+                return await self._verify_in_one(begun)
+            except (ForwardFailedError, NotFiniteError):
+                self.proposals.give_up_runs(begun)
+        return await self._verify_in_one(begun)
+
+    async def _verify_in_one(self, begun: Round) -> Verdict:
+        """The verdict of one call, or if the proposal is to blame, of another one without it."""
         if begun.drafted_count:
             try:
                 return await self._judge(begun)
@@ -208,11 +218,6 @@ class Generation:
                 self.proposals.refuse(begun, error)
             except ForwardFailedError as error:
                 self.proposals.refuse(begun, error)
-        if begun.order.run_length > 1:
-            try:
-                return await self._judge(begun)
-            except (ForwardFailedError, NotFiniteError):
-                self.proposals.give_up_runs(begun)
         return await self._judge(begun)
 
     async def _judge(self, begun: Round) -> Verdict:
@@ -247,9 +252,8 @@ class Generation:
         following = begun.following_order
         if following is None or self._forks_due:
             return None
-        left = self.output.remaining_tokens - begun.depth - begun.order.run_length
-        needed = following.run_length + max(begun.order.count, following.count + 1 if following.count else 0)
-        return following if left >= needed else None
+        left = self.output.remaining_tokens - begun.most_tokens
+        return following if left >= following.room_after(begun.order.count) else None
 
     def _may_go_on_plain(self, begun: Round) -> bool:
         """Whether the target may go on without a proposal if none is there: the draft prepares some, the output is the
@@ -284,6 +288,8 @@ class Generation:
         request = self.request
         if self._forks_due or request.include_rounds or request.structured_output is not None:
             return 1
+        if self._is_own and request.include_rejected:
+            return 1
         return self.output.remaining_tokens
 
     def _commit(self, judged: Round) -> OutputPart:
@@ -293,10 +299,10 @@ class Generation:
         self._history += tokens
         committed = self.output.commit(tokens)
         kept = committed.kept_count
-        judged.pass_count = max(1, verdict.pass_count - (len(tokens) - kept)) if verdict.run_ids else 1
+        judged.pass_count = verdict.passes_for(kept)
         logprobs = verdict.logprobs[:kept] if self.has_logprobs else ()
         self.cumulative_logprob += sum(entry.logprob for entry in logprobs)
-        origins = _origins(judged)[:kept]
+        origins = origins_of(judged)[:kept]
         self._count_tokens(kept, origins.count(Origin.FORCED))
         rejected = [token for index, token in enumerate(drafted) if index not in verdict.path]
         return OutputPart(
@@ -332,13 +338,3 @@ def is_about_the_proposal(error: SpecpairError) -> bool:
     if isinstance(error, InvalidDistributionError | NotSupportedError):
         return True
     return error.metadata.get("field", "").startswith("proposal")
-
-
-def _origins(judged: Round) -> list[Origin]:
-    """The origins of the accepted tokens, of the next token, and of those that it forces."""
-    own = Origin.TARGET
-    if judged.drafted_count:
-        own = Origin.BONUS if judged.is_whole else Origin.CORRECTION
-    verdict = judged.judged
-    forced = [Origin.FORCED] * len(verdict.forced_ids)
-    return [Origin.ACCEPTED] * verdict.accepted_count + [own] * verdict.pass_count + forced

@@ -1,11 +1,9 @@
 """Proposals of the target's own head: each comes with a verdict, for the round after it."""
 
-import time
-
 from coordinator.adaptive import Decision, OutputLength
 from coordinator.outputs.round import Round
 from coordinator.pair import Pair
-from coordinator.peers import CallTimes, OwnOrder, Proposed
+from coordinator.peers import OwnOrder, Proposed, no_time, run_within
 from coordinator.requests.request import GenerationRequest
 from specpair.options import ON_THE_TARGET, Drafter
 from specpair.speculation.trees.depths import depths
@@ -23,32 +21,49 @@ def own_drafter(request: GenerationRequest, pair: Pair) -> Drafter | None:
 class OwnProposals:
     """What the target proposed for the next round of one output, and how much it was asked for.
 
-    The number of tokens for a round is decided two rounds before: it depends on earlier rounds alone, and the target
-    knows it when it goes on from one round to the next by itself.
+    The number of tokens for a round is decided two calls before: it depends on earlier rounds alone, and the target
+    knows it when it goes on from one round to the next by itself. A call may be for a run of rounds.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, run_seconds: float) -> None:
+        """`run_seconds` is how long a run may take; 0 for single rounds."""
+        self._run_seconds = run_seconds
         self._decision = Decision(0)
-        self._following: Decision | None = None
-        """What the target knows of the next order already; None before the first."""
+        self._following: tuple[Decision, OwnOrder] | None = None
+        """What the target knows of the next order already, and the decision behind it; None before the first."""
         self._offered: Proposal | None = None
 
-    def take(self, begun: Round, longest: int, newest: Decision, length: OutputLength) -> None:
-        """Gives a round its proposal, cut to `longest` tokens, and orders the next one."""
+    def take(self, begun: Round, longest: int, newest: Decision, length: OutputLength, left: int) -> None:
+        """Gives a round its proposal, cut to `longest` tokens, and orders the next one. `left` tokens of the output may
+        come in runs."""
         decision, offered = self._decision, self._offered
         length.use(decision)
         begun.asked_count = min(decision.length, longest)
         if offered is not None and begun.asked_count:
             begun.take(Proposed(proposal=beginning(offered, begun.asked_count), times=no_time()))
-        self.order(begun, max(longest - 1, 0), newest)
+        self.order(begun, max(longest - 1, 0), newest, left, length.plain_rounds)
 
-    def order(self, begun: Round, longest: int, newest: Decision) -> None:
+    def order(self, begun: Round, longest: int, newest: Decision, left: int, plain_rounds: int | None = None) -> None:
         """Has the target propose at most `longest` tokens for the round after `begun`. For the round after that it is
-        told the `newest` decision in advance, so it can go on by itself."""
-        decision = newest if self._following is None else self._following
-        self._decision = decision._replace(length=min(decision.length, longest))
-        self._following, self._offered = newest, None
-        begun.order, begun.following_order = order_by(self._decision), order_by(newest)
+        told the `newest` decision in advance, so it can go on by itself, for `plain_rounds` rounds at most, if they
+        are counted."""
+        decision, order = (newest, order_by(newest)) if self._following is None else self._following
+        begun.order = order.within(left, begun.depth, longest)
+        self._decision = decision._replace(length=begun.order.count)
+        after = left - begun.most_tokens
+        if not newest.length and plain_rounds is not None:
+            after = min(after, 2 * plain_rounds)
+        seconds = 0.0 if newest.is_probe else self._run_seconds
+        begun.following_order = run_within(seconds, after, order_by(newest))
+        self._following, self._offered = (newest, begun.following_order), None
+
+    def give_up_runs(self, begun: Round) -> None:
+        """The round, and all that follow, are asked for one by one."""
+        self._run_seconds = 0.0
+        if self._following is not None:
+            decision, order = self._following
+            self._following = decision, order.alone
+            begun.following_order = order.alone
 
     def keep(self, offered: Proposal | None) -> None:
         """Keeps what came with the verdict."""
@@ -78,8 +93,3 @@ def shallower(offered: Proposal, count: int) -> Proposal:
         token_ids=[offered.token_ids[node] for node in nodes],
         parent_indices=[kept[offered.parent_indices[node]] for node in nodes],
     )
-
-
-def no_time() -> CallTimes:
-    """The proposal was there when the round began."""
-    return CallTimes(started_at=time.perf_counter(), elapsed=0.0, queue=0.0, compute=0.0)

@@ -51,7 +51,7 @@ class Proposals:
         self._pair = pair
         self._draft = draft
         self._own_drafter = own_drafter(request, pair)
-        self._own = None if self._own_drafter is None else OwnProposals()
+        self._own = None if self._own_drafter is None else OwnProposals(pair.config.stream_interval)
         """None unless the target itself proposes."""
         is_text = text_drafter(request.drafts, request.drafter) is not None
         self._has_shadows = ignores_proposals and is_text and not request.most_tree_tokens
@@ -142,7 +142,7 @@ class Proposals:
         Else the draft may prepare it meanwhile, if it `prepares` anything."""
         first = Round(step=step, rule=self._request.rule)
         if self._own is not None and self._length is not None:
-            self._own.order(first, longest, self._length.decide(longest))
+            self._own.order(first, longest, self._length.decide(longest), left)
         elif self._draft is None or self._request.num_speculative_tokens == 0:
             self._promised = first.following_order = run_within(self._run_seconds, left)
         elif self._is_opening and prepares:
@@ -170,7 +170,7 @@ class Proposals:
         if self._length is not None:
             self._length.contribution.set_cached_count(len(history))
         if self._own is not None:
-            self._take_own(begun, longest)
+            self._take_own(begun, longest, left)
             return begun
         self._compare(history)
         newest = self._decide(begun, history, longest)
@@ -205,10 +205,11 @@ class Proposals:
             self._next, begun.following_order = PLAIN, self._promised
 
     def give_up_runs(self, begun: Round) -> None:
-        """A pass of the run failed: the round, and all that follow, give one token each, as many as there are before
-        the pass that fails."""
+        """A pass of the run failed: this round, and all that follow, are asked for one by one."""
         self._run_seconds, self._promised, self._next = 0.0, None, None
-        begun.order, begun.following_order = NO_ORDER, None
+        begun.order, begun.following_order = begun.order.alone, None
+        if self._own is not None:
+            self._own.give_up_runs(begun)
 
     def promise(self, *, is_promised: bool) -> None:
         """Notes whether the target is told that the next round has no proposal. A head in the target proposes in the
@@ -226,14 +227,15 @@ class Proposals:
         """Ends the round, and learns from it. It is counted once the call of the next one is on its way."""
         now = time.perf_counter()
         judged.end(verdict, now, self._latest_end)
-        self._latest_end, self._latest_accepted = now, judged.accepted_count
+        rounds = judged.passes()
+        self._latest_end, self._latest_accepted = now, rounds[-1].accepted_count
         self._is_passed_over = verdict.has_gone_on_plain
         self.keep_own(verdict)
         self.acceptance.add(judged)
         assert self._length is not None and self._preparations is not None
         self._preparations.add(judged, self._length)
         is_speculating = self._can_propose and self._request.num_speculative_tokens != 0
-        for one in judged.passes():
+        for one in rounds:
             self._length.add(one)
             self._uncounted.append((one, self._length.plain_time(one) if is_speculating else None))
         loop = asyncio.get_running_loop()
@@ -262,12 +264,12 @@ class Proposals:
             if self._length is not None:
                 self._length.leave()
 
-    def _take_own(self, begun: Round, longest: int) -> None:
-        """Gives the round what the target proposed with the verdict before; it is then to propose for the next one,
-        before which at least one token is committed."""
+    def _take_own(self, begun: Round, longest: int, left: int) -> None:
+        """Gives the round what the target proposed before; it is then to propose for the next one, before which at
+        least one token is committed."""
         assert self._own is not None and self._length is not None
         newest = self._length.decide(max(longest - 1, 0))
-        self._own.take(begun, longest, newest, self._length)
+        self._own.take(begun, longest, newest, self._length, left)
         self.asked_drafter = begun.drafter = self._own_drafter
 
     def _decide(self, begun: Round, history: Sequence[int], longest: int) -> Decision:

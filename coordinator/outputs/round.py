@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 
 from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.metrics import RoundKind
-from coordinator.peers import NO_ORDER, CallTimes, DraftShare, OwnOrder, Proposed, Verdict
+from coordinator.peers import NO_ORDER, CallTimes, DraftShare, OwnOrder, Proposed, RunCounts, Verdict, no_time
 from specpair.options import Drafter, Rule
+from specpair.v1.proposal_pb2 import Proposal
 
 LONGEST_PAUSE = 0.001
 """Seconds between two rounds of an output; a longer pause is caused by the client."""
@@ -98,6 +99,11 @@ class Round:
             self.answer = self.proposed = replace(self.proposed, waited=waited)
         self._add_up(self.proposed, verdict.times)
 
+    @property
+    def most_tokens(self) -> int:
+        """Tokens that it gives at most, with all of its run."""
+        return self.order.most_tokens(self.depth)
+
     def passes(self) -> list["Round"]:
         """The passes of a run that gave tokens of the output, each counted as a round with its share of the times; else
         this round alone."""
@@ -111,8 +117,27 @@ class Round:
             verify_compute=self.verify_compute / count,
             network_time=self.network_time / count,
             rollback_time=self.rollback_time / count,
+            pass_count=1,
         )
-        return [share] * self.pass_count
+        if not self.judged.run_counts:
+            return [share] * self.pass_count
+        return [share, *(share._judged_in_run(counts) for counts in self.judged.run_counts[: self.pass_count - 1])]
+
+    def _judged_in_run(self, counts: RunCounts) -> "Round":
+        """A later round of the same run."""
+        proposed_count, accepted_count = counts
+        proposed = Proposed(proposal=Proposal(), times=no_time()) if proposed_count else None
+        return replace(
+            self,
+            asked_count=self.order.count,
+            answer=proposed,
+            proposed=proposed,
+            draft_compute=None if proposed is None else 0.0,
+            drafted_count=proposed_count,
+            depth=proposed_count,
+            accepted_count=accepted_count,
+            verdict=replace(self.judged, path=tuple(range(accepted_count)), run_ids=(), run_counts=()),
+        )
 
     def _add_up(self, proposed: Proposed | None, verify: CallTimes) -> None:
         """Adds up the parts of its time; what the draft computed before it is none of them."""
@@ -208,7 +233,11 @@ class Round:
     @property
     def facts(self) -> dict[str, int | str]:
         """What a trace says of it, once it is judged. Of a run also the target's passes: it is not one long pass."""
-        facts: dict[str, int | str] = {"proposed": self.drafted_count, "accepted": self.judged.accepted_count}
+        run = self.judged.run_counts
+        facts: dict[str, int | str] = {
+            "proposed": self.drafted_count + sum(one.proposed_count for one in run),
+            "accepted": self.judged.accepted_count + sum(one.accepted_count for one in run),
+        }
         if self.judged.run_ids:
             facts["passes"] = self.judged.pass_count
         if self.ahead is not None:

@@ -5,7 +5,7 @@ with the pair before use, and calls it through a peer. A session is one sequence
 own fails.
 """
 
-from coordinator.peers.answers import CallTimes, DraftShare, Proposed, Verdict
+from coordinator.peers.answers import CallTimes, DraftShare, Proposed, RunCounts, Verdict, no_time
 from coordinator.peers.beam_answers import TreeRows
 from coordinator.peers.beam_draft import BeamDraftSession
 from coordinator.peers.beam_target import BeamTargetSession
@@ -29,12 +29,14 @@ __all__ = [
     "OwnOrder",
     "Pool",
     "Proposed",
+    "RunCounts",
     "TargetSession",
     "Targets",
     "TreeRows",
     "Verdict",
     "connect_drafts",
     "connect_targets",
+    "no_time",
     "run_within",
     "score_prompt",
 ]

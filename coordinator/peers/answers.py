@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from coordinator.adaptive.ahead_outcome import AheadOutcome
+from coordinator.peers.own_order import OwnOrder
 from specpair.errors import SpecpairError
 from specpair.options import MAX_UINT32
 from specpair.speculation.trees.depths import depths
@@ -29,6 +30,11 @@ class CallTimes(NamedTuple):
     def outside(self) -> float:
         """Time that was not computation: network, queue, rollback."""
         return max(self.elapsed - self.compute, 0.0)
+
+
+def no_time() -> CallTimes:
+    """Of a proposal that was there when its round began."""
+    return CallTimes(started_at=time.perf_counter(), elapsed=0.0, queue=0.0, compute=0.0)
 
 
 class SaysTimes(Protocol):
@@ -137,6 +143,13 @@ class Proposed:
         return self.times.compute - self.waited_compute
 
 
+class RunCounts(NamedTuple):
+    """Of a round of a run: the tokens that a head of the target proposed, and those of them that were accepted."""
+
+    proposed_count: int
+    accepted_count: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
     """The target's answer to one round."""
@@ -156,7 +169,9 @@ class Verdict:
     proposal: proposal_pb2.Proposal | None = None
     """A proposal for the next round, from a target that drafts itself; else None."""
     run_ids: Sequence[int] = ()
-    """The tokens of a run after the next token."""
+    """The tokens of a run after its first round."""
+    run_counts: Sequence[RunCounts] = ()
+    """Of each of these rounds; empty if nothing was proposed in any of them."""
     forced_ids: Sequence[int] = ()
     """The only tokens that the structured output allows after the next token, if requested."""
     has_gone_on_plain: bool = False
@@ -173,12 +188,26 @@ class Verdict:
     @property
     def pass_count(self) -> int:
         """Forward passes that gave tokens."""
-        return 1 + len(self.run_ids)
+        return 1 + len(self.run_counts or self.run_ids)
+
+    @property
+    def run_rounds(self) -> Sequence[RunCounts]:
+        """The rounds of a run after the first."""
+        return self.run_counts or [RunCounts(0, 0)] * len(self.run_ids)
+
+    def passes_for(self, count: int) -> int:
+        """The passes that gave the first `count` of its committed tokens; at least one."""
+        passes, reached = 1, self.accepted_count + 1
+        for one in self.run_rounds:
+            if reached >= count:
+                break
+            passes, reached = passes + 1, reached + one.accepted_count + 1
+        return passes
 
     @property
     def committed_count(self) -> int:
         """Tokens that the target has committed."""
-        return self.accepted_count + self.pass_count
+        return self.accepted_count + 1 + len(self.run_ids)
 
 
 def accepted_path(
@@ -201,11 +230,20 @@ def accepted_path(
     return path
 
 
-def run_tokens(answer: target_service_pb2.VerifyProposalResponse, run_length: int) -> tuple[int, ...]:
-    """The tokens of a run after the first. Raises SpecpairError if they are more than were asked for."""
-    if 1 + len(answer.run_token_ids) > run_length:
-        raise SpecpairError(f"the target gave {1 + len(answer.run_token_ids)} tokens; {run_length} were asked for")
-    return tuple(answer.run_token_ids)
+def run_counts(answer: target_service_pb2.VerifyProposalResponse, order: OwnOrder) -> tuple[RunCounts, ...]:
+    """Of the rounds of a run after the first; empty if nothing was proposed. Raises SpecpairError if they do not fit
+    its tokens, or are more than were asked for."""
+    counts = tuple(map(RunCounts, answer.run_proposed_counts, answer.run_accepted_counts))
+    if len(answer.run_proposed_counts) != len(answer.run_accepted_counts):
+        raise SpecpairError("the target gave unequal numbers of proposals and verdicts of a run")
+    if any(one.accepted_count > one.proposed_count or one.proposed_count > order.count for one in counts):
+        raise SpecpairError(f"the target gave a run with {counts}; {order.count} proposed tokens were asked for")
+    if counts and sum(1 + one.accepted_count for one in counts) != len(answer.run_token_ids):
+        raise SpecpairError(f"the target gave {len(answer.run_token_ids)} tokens for a run with {counts}")
+    if 1 + len(counts or answer.run_token_ids) > order.run_length:
+        given = 1 + len(counts or answer.run_token_ids)
+        raise SpecpairError(f"the target gave a run of {given}; {order.run_length} were asked for")
+    return counts
 
 
 def forced_tokens(answer: target_service_pb2.VerifyProposalResponse, most: int) -> tuple[int, ...]:

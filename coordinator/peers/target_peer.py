@@ -12,7 +12,7 @@ from coordinator.peers.answers import (
     call_times,
     early_call_times,
     forced_tokens,
-    run_tokens,
+    run_counts,
 )
 from coordinator.peers.beam_answers import TreeRows, tree_rows
 from coordinator.peers.failures import known_failures
@@ -50,8 +50,8 @@ class TargetPeer(ModelPeer):
         may_go_on_plain: bool = False,
     ) -> Verdict:
         """Judges a proposal after the `base_length` tokens that the target holds and the `appended` ones; without one,
-        gives the next token, or a run of them whose first step is `step`. The target then proposes what is in `order`
-        for the next step, and names up to `max_forced` forced ones.
+        gives the next token. The target then proposes what is in `order` for the next step, goes on with a run of
+        rounds whose first step is `step`, and names up to `max_forced` forced tokens.
 
         With a `following_order` the call of the next step is known, by this order: the target begins with it as soon as
         it has the verdict. If it `may_go_on_plain` it may begin without a proposal, if none is there, and says so. If
@@ -83,7 +83,8 @@ class TargetPeer(ModelPeer):
             target_probabilities=tuple(response.target_probabilities),
             draft_probabilities=tuple(response.draft_probabilities),
             proposal=response.next_proposal if response.HasField("next_proposal") else None,
-            run_ids=run_tokens(response, order.run_length),
+            run_ids=tuple(response.run_token_ids),
+            run_counts=run_counts(response, order),
             forced_ids=forced_tokens(response, max_forced),
             has_gone_on_plain=may_go_on_plain and response.has_gone_on_plain,
             cached_token_count=response.cached_token_count,

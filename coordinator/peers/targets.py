@@ -36,11 +36,12 @@ class TargetLink(Link[TargetPeer]):
         info = self.info
         if info is None:
             return NO_ORDER
-        if order.run_length > 1:
-            return replace(order, run_length=min(order.run_length, info.longest_run)) if info.longest_run else NO_ORDER
-        if not order.count or not info.drafters:
-            return NO_ORDER
-        return replace(order, count=min(order.count, info.max_num_speculative_tokens))
+        if not info.longest_run:
+            order = order.alone
+        if order.count and not info.drafters:
+            order = replace(order, count=0, min_confidence=0.0)
+        count, length = min(order.count, info.max_num_speculative_tokens), min(order.run_length, info.longest_run or 1)
+        return replace(order, count=count, run_length=length)
 
     @property
     def goes_on_plain(self) -> bool:

@@ -1,0 +1,114 @@
+"""Rounds of a target's head that come in runs are those that are asked for one by one, through the real services."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from specpair.options import Drafter
+from specpair.rpc.messages import drafter_to_proto
+from tests.service.distributions import RULES
+from tests.services import Generated, RunningPair, engine_config, running_pair
+from tests.tiny_heads import make_head
+from tests.tiny_models import make_model
+
+VOCABULARY = 12
+"""Few, so that an untrained head is right at times."""
+PROMPT = [5, 2, 7, 2, 11]
+COUNT = 60
+INTERVALS = {"single": 0.0, "runs": 1.0}
+OPTIONS = {
+    "greedy": {"temperature": 0.0},
+    "drawn": {"temperature": 1.0, "seed": 3},
+    "penalties": {"temperature": 0.8, "seed": 4, "repetition_penalty": 1.2, "frequency_penalty": 0.3, "top_p": 0.9},
+    "logprobs": {"temperature": 1.0, "seed": 5, "logprobs": 2},
+}
+
+
+@pytest.fixture(scope="module")
+async def pairs(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[str, RunningPair]]:
+    """Two targets with the same head, without any draft."""
+    folder = tmp_path_factory.mktemp("models")
+    target = make_model(folder / "target", seed=1, vocab_size=VOCABULARY, num_hidden_layers=3)
+    config = engine_config(target, head=str(make_head(folder / "head", vocab_size=VOCABULARY)))
+    async with AsyncExitStack() as stack:
+        yield {
+            name: await stack.enter_async_context(running_pair(config, stream_interval=interval))
+            for name, interval in INTERVALS.items()
+        }
+
+
+async def both(pairs: dict[str, RunningPair], **options: Any) -> tuple[Generated, Generated]:
+    """The same request, with single rounds and with runs."""
+    fields = {"ignore_eos": True, "drafter": drafter_to_proto(Drafter.EAGLE), **options}
+    single, runs = [await pairs[name].generate(PROMPT, COUNT, **fields) for name in INTERVALS]
+    for pair in pairs.values():
+        await pair.check_clean()
+    return single, runs
+
+
+def calls(pair: RunningPair) -> float:
+    """Calls that the target has answered."""
+    name = "specpair_target_continuations_total"
+    return pair.target.registry.get_sample_value(name, {"outcome": "used"}) or 0.0
+
+
+def counts(made: Generated) -> list[Any]:
+    """Of the rounds and the proposed tokens."""
+    speculation = made.summary.speculation
+    return [
+        *(speculation.round_count, speculation.draft_round_count, speculation.draft_token_count),
+        *(speculation.accepted_token_count, list(speculation.accepted_per_position)),
+    ]
+
+
+@pytest.mark.parametrize("rule", ["token", "block", "coupled"])
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("count", [0, 1, 3])
+async def test_tokens_and_counts_are_those_of_single_rounds(
+    pairs: dict[str, RunningPair], count: int, name: str, rule: str
+) -> None:
+    before = {each: calls(pair) for each, pair in pairs.items()}
+    single, runs = await both(pairs, rule=RULES[rule], num_speculative_tokens=count, **OPTIONS[name])
+    used = {each: calls(pair) - before[each] for each, pair in pairs.items()}
+    assert len(runs.token_ids) == COUNT
+    assert (runs.token_ids, runs.text) == (single.token_ids, single.text)
+    assert counts(runs) == counts(single)
+    assert used["runs"] < used["single"] / 2
+
+
+async def test_adaptive_outputs_are_the_same_under_the_coupled_rule(pairs: dict[str, RunningPair]) -> None:
+    fields = {"ignore_eos": True, "rule": RULES["coupled"], "drafter": drafter_to_proto(Drafter.EAGLE)}
+    single, runs = [
+        await asyncio.gather(*(pair.generate(PROMPT, COUNT, seed=seed, **fields) for seed in range(12)))
+        for pair in pairs.values()
+    ]
+    assert [output.token_ids for output in runs] == [output.token_ids for output in single]
+    for pair in pairs.values():
+        await pair.check_clean()
+
+
+@pytest.mark.parametrize("place", [7, 8, 9, 10, 11, 30])
+async def test_an_output_ends_at_a_stop_token_in_a_run(pairs: dict[str, RunningPair], place: int) -> None:
+    """Wherever in a round that is; what follows it counts as nothing."""
+    options = {"num_speculative_tokens": 3, "temperature": 1.0, "seed": 3}
+    whole, _ = await both(pairs, **options)
+    single, runs = await both(pairs, stop_token_ids=[whole.token_ids[place]], **options)
+    assert runs.token_ids == single.token_ids and len(runs.token_ids) <= place + 1
+    assert counts(runs) == counts(single)
+
+
+async def test_several_outputs_of_one_prompt_are_the_same(pairs: dict[str, RunningPair]) -> None:
+    options = {"num_speculative_tokens": 2, "temperature": 1.0, "seed": 7, "n": 3}
+    single, runs = await both(pairs, **options)
+    assert sorted(runs.token_ids) == sorted(single.token_ids) and len(runs.token_ids) == 3 * COUNT
+
+
+async def test_rejected_tokens_and_rounds_are_told_one_by_one(pairs: dict[str, RunningPair]) -> None:
+    """A run does not say which tokens were rejected."""
+    for field in ("include_rejected", "include_rounds"):
+        before = calls(pairs["runs"])
+        _, runs = await both(pairs, num_speculative_tokens=2, temperature=1.0, seed=7, **{field: True})
+        assert calls(pairs["runs"]) - before > 0.8 * runs.summary.speculation.round_count  # the last are not promised
