@@ -163,8 +163,8 @@ class Proposals:
             first.prepared_count, self._next = preparation.count, newest
 
     async def next_round(self, step: int, history: Sequence[int], longest: int, left: int = 1) -> Round:
-        """A round with at most `longest` proposed tokens; none if none pay or the draft has none. If none are asked for
-        it is a run of the `left` tokens of the output."""
+        """A round with at most `longest` proposed tokens; none if none pay or the draft has none. Of the output `left`
+        tokens may come in runs."""
         begun = Round(step=step, rule=self._request.rule, began_at=time.perf_counter())
         begun.accepted_before = self._latest_accepted
         if self._length is not None:
@@ -224,7 +224,7 @@ class Proposals:
             self._draft.leave_alone(InvalidDistributionError("proposal", error.message))
 
     def end(self, judged: Round, verdict: Verdict) -> None:
-        """Ends the round, and learns from it. It is counted once the call of the next one is on its way."""
+        """Ends the round, and learns from it. It is counted once the next call is on its way."""
         now = time.perf_counter()
         judged.end(verdict, now, self._latest_end)
         rounds = judged.passes()

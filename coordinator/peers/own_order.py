@@ -29,16 +29,22 @@ class OwnOrder:
     def room_after(self, count: int) -> int:
         """Tokens that have to be left of the output for a call with this order, if the one before it orders `count`
         tokens: then neither is cut."""
-        if self.run_length > 1 and (count or self.count):
-            return self.most_tokens(count) + self.count + 1
-        return self.run_length + max(count, self.count + 1 if self.count else 0)
+        if self.run_length > 1:
+            return self.most_tokens(count) + self._room_for_last
+        return 1 + max(count, self._room_for_last)
 
     def within(self, left: int, depth: int, most: int) -> "OwnOrder":
         """What of it fits `left` tokens of the output, after a proposal of which `depth` may be accepted: at most
         `most` tokens are proposed."""
         count = min(self.count, most)
-        length = max(min(self.run_length, (left - depth - 1) // (count + 1)), 1)
-        return replace(self, count=count, run_length=length) if length > 1 else replace(self.alone, count=count)
+        cut = replace(self, count=count)
+        length = min(self.run_length, 1 + (left - depth - 1 - cut._room_for_last) // (count + 1))
+        return replace(cut, run_length=length) if length > 1 else cut.alone
+
+    @property
+    def _room_for_last(self) -> int:
+        """Tokens that its last proposal needs, whole, and the target's own after it."""
+        return self.count + 1 if self.count else 0
 
 
 NO_ORDER = OwnOrder()

@@ -38,7 +38,7 @@ class TargetLink(Link[TargetPeer]):
             return NO_ORDER
         if not info.longest_run:
             order = order.alone
-        if order.count and not info.drafters:
+        if not order.count or not info.drafters:
             order = replace(order, count=0, min_confidence=0.0)
         count, length = min(order.count, info.max_num_speculative_tokens), min(order.run_length, info.longest_run or 1)
         return replace(order, count=count, run_length=length)

@@ -1,6 +1,7 @@
 """The call that follows a verdict, and the tokens after which none does."""
 
 from array import array
+from dataclasses import replace
 from struct import pack
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,19 +11,21 @@ import pytest
 from specpair.speculation.counted_rows import CountedRows
 from specpair.v1 import target_service_pb2 as pb
 from target_service.continuation import Following, OutputEnd, following_call, plain_call, take_sequel
+from target_service.judged_round import JudgedRound
 from target_service.own_proposal import OwnProposal
 from target_service.servicer import TargetServicer
 from target_service.verifier import Verifier
 from target_service.verify_work import Verdict, VerifyCall
 
 VOCABULARY = 16
+PROPOSED = [5, 7, 6]
 verifier = SimpleNamespace(sequences=SimpleNamespace(limits=SimpleNamespace(vocab_size=VOCABULARY)))
 
 
 def verdict(path: list[int], next_token: int, proposal: OwnProposal | None = None) -> Verdict:
     return Verdict(
         path=path,
-        next_token=next_token,
+        rounds=[JudgedRound(len(PROPOSED), [*(PROPOSED[index] for index in path), next_token])],
         length=20 + len(path),
         logprobs=[],
         queue_time=0.0,
@@ -42,9 +45,15 @@ def verdict(path: list[int], next_token: int, proposal: OwnProposal | None = Non
 def test_an_output_ends_with_a_committed_stop_and_with_no_other(
     path: list[int], next_token: int, goes_on: bool
 ) -> None:
-    end = OutputEnd(frozenset({7, 9}), [5, 7, 6])
+    end = OutputEnd(frozenset({7, 9}))
     assert end.spares(verdict(path, next_token)) is goes_on
-    assert OutputEnd(frozenset(), [5, 7, 6]).spares(verdict(path, next_token))
+    assert OutputEnd(frozenset()).spares(verdict(path, next_token))
+
+
+def test_nor_does_a_run_go_on_after_a_stop_in_any_of_its_rounds() -> None:
+    rounds = [JudgedRound(0, [4]), JudgedRound(2, [5, 9, 6]), JudgedRound(0, [4])]
+    assert not OutputEnd(frozenset({9})).spares(replace(verdict([], 4), rounds=rounds))
+    assert OutputEnd(frozenset({8})).spares(replace(verdict([], 4), rounds=rounds))
 
 
 def call(**fields: Any) -> pb.VerifyProposalRequest:

@@ -109,5 +109,5 @@ def test_without_the_compiled_library_a_wide_row_is_padded_with_no_others() -> N
     tokens = list(range(judging.WIDE_SUPPORT + 1))
     row = CountedRows.one_hot([0], len(tokens))
     row.numbers[0], row.id_bytes = len(tokens), np.array(tokens, np.uint32).tobytes()
-    wide.call = wide.call._replace(draft=row)
+    wide.take_rows(row)
     assert len(judging.by_kind([narrow, wide], is_on_host=True)) == 2

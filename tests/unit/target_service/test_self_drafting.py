@@ -32,7 +32,7 @@ def work_of(
     held: Any = HeldSequence(SequenceOptions(sampling=sampling), None, 2, Sequence(tokens), 2)
     call = SimpleNamespace(next_count=2, next_min_confidence=min_confidence, step=step)
     return SimpleNamespace(
-        done=True, error=None, options=held.options, parents=None, path=[], held=held, call=call,
+        done=True, error=None, options=held.options, parents=None, path=[], held=held, call=call, step=step,
         sequence=SimpleNamespace(tokens=tokens, holding=holding), own_proposal=None,
     )  # fmt: skip
 

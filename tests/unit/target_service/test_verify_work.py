@@ -1,4 +1,4 @@
-"""The work of a run: its tokens, its steps, and what is said of its passes."""
+"""The work of a run: its rounds, their steps, and what is said of its passes."""
 
 import time
 from dataclasses import replace
@@ -11,6 +11,8 @@ from specpair.options import SamplingOptions, SequenceOptions
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.sequences.sequence import Sequence
 from specpair.speculation.counted_rows import CountedRows
+from target_service.judged_round import JudgedRound
+from target_service.own_proposal import OwnProposal
 from target_service.verify_work import Verdict, VerdictCondition, VerifyCall, VerifyWork
 from tests.unit.target_service.test_continuation import VOCABULARY, verdict
 
@@ -36,18 +38,60 @@ def test_a_run_takes_its_tokens_until_it_is_done(tokens: list[int], run_length: 
     run = work(run_length)
     for token in tokens:
         assert not run.done
-        run.take(token)
+        take(run, token)
     assert run.done and run.step == step
-    assert [run.next_token, *run.run] == tokens and run.last_token == tokens[-1]
+    assert run.rounds == [JudgedRound(0, [token]) for token in tokens] and run.next_token == tokens[0]
+
+
+def take(run: VerifyWork, token: int) -> None:
+    """A pass that gives a token, and goes on with the run."""
+    run.take([], token)
+    run.sequence.replace_from(run.first_position, [token])
+    if run.has_next:
+        run.begin_next(VOCABULARY)
+
+
+ROWS = CountedRows.one_hot([6, 7, 8], VOCABULARY)
+
+
+@pytest.mark.parametrize("rows", [None, ROWS], ids=["certain", "drawn"])
+def test_it_goes_on_with_what_the_head_proposed(rows: CountedRows | None) -> None:
+    """As if that had been called: with its tokens and distributions, after the tokens of the round before."""
+    run = work(3, next_count=3)
+    run.take([], 4)
+    run.sequence.replace_from(run.first_position, [4])
+    run.own_proposal = OwnProposal(step=5, length=3, token_ids=[6, 7, 8], parents=(), rows=rows)
+    run.begin_next(VOCABULARY)
+    assert (run.step, run.row_count, run.sequence.tokens, run.own_proposal) == (6, 4, [1, 2, 4, 6, 7, 8], None)
+    assert run.asked.proposed == [6, 7, 8] and run.first_position == 3
+    assert run.asked.draft is rows or (rows is None and run.asked.draft.padded[0].tolist() == ROWS.padded[0].tolist())
+    run.take([0, 1], 9)
+    assert run.done and not run.has_next, "the target's own token ends the output"
+    assert (run.path, run.first_path, run.rounds) == ([0, 1], [], [JudgedRound(0, [4]), JudgedRound(3, [6, 7, 9])])
+
+
+def test_it_ends_with_an_accepted_stop() -> None:
+    run = work(3, next_count=2)
+    run.asked = run.asked._replace(proposed=[STOP, 4])
+    run.take([0, 1], 5)
+    assert not run.has_next
+
+
+def test_none_goes_on_after_a_tree() -> None:
+    """What of it stays in the cache is moved together when the call is done."""
+    run = work(3)
+    run.parents = (-1, -1)
+    run.take([], 5)
+    assert run.done and not run.has_next
 
 
 def test_it_ends_before_a_pass_that_would_end_too_late() -> None:
     run = work(64, run_seconds=0.3)
     run.started_at -= 0.11
-    run.take(4)
+    take(run, 4)
     assert not run.done, "two passes of 0.11 s are shorter"
     run.started_at -= 0.11
-    run.take(4)
+    take(run, 4)
     assert run.done, "three are not"
 
 
@@ -55,7 +99,7 @@ def test_others_are_waited_for_between_its_passes() -> None:
     """As by a call that has just come; not between the passes that read a prompt."""
     run = work(3)
     assert run.is_midway
-    run.take(4)
+    take(run, 4)
     assert not run.is_midway
 
 
@@ -63,13 +107,13 @@ def test_its_passes_have_their_mean_size() -> None:
     """Beside the time that each of them took in the mean."""
     run = work(3)
     run.largest_batch, run.batch_count, run.batch_token_sum = BatchSize(512, 2), 2, 514
-    run.take(4)
+    take(run, 4)
     assert run.batch_token_count == 512, "of a single token, the largest: its prompt may have had several passes"
-    run.take(4)
+    take(run, 4)
     assert run.batch_token_count == 257
 
 
 def test_no_call_on_condition_follows_a_run() -> None:
     condition = VerdictCondition(step=3, accepted_count=0, next_token=4)
     assert condition.is_met_by(verdict([], 4))
-    assert not condition.is_met_by(replace(verdict([], 4), run=[6]))
+    assert not condition.is_met_by(replace(verdict([], 4), rounds=[JudgedRound(0, [4]), JudgedRound(0, [6])]))

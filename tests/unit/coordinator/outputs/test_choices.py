@@ -165,7 +165,7 @@ async def test_all_sequences_are_closed_when_the_client_goes_away(round_count: i
 @pytest.mark.parametrize("seconds", [0.0, 0.01, 0.03])
 async def test_all_sequences_are_closed_when_the_task_is_cancelled(seconds: float) -> None:
     async with bench() as b:
-        b.draft.delay = 0.02
+        b.draft.delay, b.target.delay = 0.02, 0.01
         task = asyncio.create_task(collect(b.choices(150, n=3, best_of=3)))
         await asyncio.sleep(seconds)
         task.cancel()

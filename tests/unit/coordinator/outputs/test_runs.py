@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.adaptive import Decision, OutputLength, RoundOutcome
+from coordinator.outputs.origins import origins_of
 from coordinator.outputs.output_part import Origin, OutputPart
-from coordinator.peers import NO_ORDER
-from coordinator.peers.answers import run_tokens
+from coordinator.outputs.round import Round
+from coordinator.peers import NO_ORDER, OwnOrder, RunCounts, Verdict, no_time
+from coordinator.peers.answers import run_counts
 from coordinator.peers.own_order import LONGEST_RUN, run_within
 from specpair.errors import SpecpairError
 from specpair.options import Rule, SamplingOptions, StructuredOutput, StructureKind
@@ -228,8 +230,49 @@ async def test_a_promised_run_is_kept_where_proposals_begin_to_pay(monkeypatch: 
         assert any(promise is not None and promise.run_length == 4 for promise in b.target.promises)
 
 
-def test_more_tokens_than_were_asked_for_are_an_error() -> None:
+def test_more_rounds_than_were_asked_for_are_an_error() -> None:
     answer = VerifyProposalResponse(next_token_id=1, run_token_ids=[2, 3])
-    assert run_tokens(answer, 3) == (2, 3)
-    with pytest.raises(SpecpairError, match="gave 3 tokens; 2 were asked for"):
-        run_tokens(answer, 2)
+    assert run_counts(answer, OwnOrder(run_length=3)) == ()
+    with pytest.raises(SpecpairError, match="gave a run of 3; 2 were asked for"):
+        run_counts(answer, OwnOrder(run_length=2))
+
+
+@pytest.mark.parametrize(
+    ("proposed", "accepted", "problem"),
+    [
+        ([2, 2], [1], "unequal numbers"),
+        ([2, 1], [1, 2], "a run with"),
+        ([4, 2], [1, 0], "3 proposed tokens were asked for"),
+        ([2, 2], [1, 1], "gave 3 tokens for a run with"),
+        ([2, 2, 2], [0, 0, 0], "gave a run of 4; 3 were asked for"),
+    ],
+)
+def test_counts_of_a_run_have_to_fit(proposed: list[int], accepted: list[int], problem: str) -> None:
+    order = OwnOrder(3, run_length=3)
+    fitting = VerifyProposalResponse(run_token_ids=[2, 3, 4], run_proposed_counts=[2, 2], run_accepted_counts=[1, 0])
+    assert run_counts(fitting, order) == (RunCounts(2, 1), RunCounts(2, 0))
+    answer = VerifyProposalResponse(run_token_ids=[2, 3, 4], run_proposed_counts=proposed, run_accepted_counts=accepted)
+    with pytest.raises(SpecpairError, match=problem):
+        run_counts(answer, order)
+
+
+def test_rounds_of_a_head_in_a_run_are_counted_each() -> None:
+    """With its own proposal, its share of the time, and the origins of its tokens."""
+    counts = (RunCounts(3, 3), RunCounts(0, 0), RunCounts(2, 1))
+    verdict = Verdict(path=(), next_token_id=4, times=no_time(), run_ids=tuple(range(7)), run_counts=counts)
+    judged = Round(step=1, rule=Rule.BLOCK, order=OwnOrder(3, run_length=4), drafted_count=2, depth=2)
+    judged.pass_count = verdict.passes_for(verdict.committed_count)
+    judged.end(verdict, 8.0, 0.0)
+    rounds = judged.passes()
+    assert [(one.drafted_count, one.accepted_count, one.depth) for one in rounds] == [
+        (2, 0, 2),
+        (3, 3, 3),
+        (0, 0, 0),
+        (2, 1, 2),
+    ]
+    assert [one.asked for one in rounds[1:]] == [3, 0, 3] and {one.period for one in rounds} == {2.0}
+    accepted, target = Origin.ACCEPTED, Origin.TARGET
+    assert origins_of(judged) == [
+        *(Origin.CORRECTION, accepted, accepted, accepted, Origin.BONUS, target, accepted, Origin.CORRECTION),
+    ]
+    assert [verdict.passes_for(count) for count in range(1, 9)] == [1, 2, 2, 2, 2, 3, 4, 4]

@@ -20,6 +20,7 @@ from specpair.speculation.sampling import SamplingRows, probabilities
 from specpair.wire.counts import encode_counts
 from specpair.wire.distributions import decode, encode_dense
 from target_service import judging
+from target_service.judged_round import JudgedRound
 from target_service.verify_work import VerifyCall, VerifyWork
 
 pytestmark = pytest.mark.usefixtures("arithmetic")
@@ -83,8 +84,8 @@ def sent(proposal: ProposeWork | None) -> SentRows:
     return decode(message, proposal.tokens if proposal else [], VOCABULARY)
 
 
-def outcome(work: VerifyWork) -> tuple[int, int, list[int], bool]:
-    return len(work.path), work.next_token, work.sequence.tokens, work.done
+def outcome(work: VerifyWork) -> tuple[list[JudgedRound], list[int], bool]:
+    return work.rounds, work.sequence.tokens, work.done
 
 
 @given(
