@@ -70,8 +70,7 @@ class Proposals:
         """Rounds that have ended and are not in the metrics yet, each with the time that a plain one would have taken,
         if it counts for the speedup."""
         self._next: Decision | None = None
-        """The decision for the next round, if it was made in advance: the draft is preparing proposals by it, or the
-        target was told of a plain round."""
+        """The decision for the next round, if the draft prepares proposals by it, or the target was told of it."""
         self._run_seconds = pair.config.stream_interval
         """How long a run without proposals may take; 0 for single tokens."""
         self._promised: OwnOrder | None = None
