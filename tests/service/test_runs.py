@@ -185,7 +185,7 @@ async def test_a_sequence_that_is_closed_in_a_run_leaves_nothing(target: Running
         ({"run_length": 5, "run_seconds": float("nan")}, "run_seconds"),
         ({"run_length": 2, "feature_layers": [0]}, "with feature_layers"),
         ({"run_length": 2, "max_forced_tokens": 1}, "with max_forced_tokens"),
-        ({"run_length": 2, "proposal": {"token_ids": [1]}}, "with proposal"),
+        ({"run_length": 2, "include_probabilities": True}, "with include_probabilities"),
         ({"continuation": {"run_length": 65}}, "continuation.run_length"),
         ({"feature_layers": [0], "continuation": {"run_length": 2}}, "continuation.run_length"),
     ],
@@ -200,15 +200,42 @@ async def test_what_is_no_run_is_refused(target: RunningModel, changes: dict[str
     await close(target, names=["a"])
 
 
-async def test_a_target_with_a_head_takes_none(targets: dict[str, RunningModel]) -> None:
+@pytest.mark.parametrize("rule", RULES)
+async def test_a_run_with_a_head_is_its_rounds_one_by_one(targets: dict[str, RunningModel], rule: str) -> None:
+    """The same tokens, counts and last proposal; and a repeated call finds its answer."""
     target = targets["chains"]
+    for name in ("a", "b"):
+        await open_sequence(target, name, sampling={"temperature": 1.0, "seed": 11}, rule=RULES[rule])
+    proposal, length, tokens, counts = None, len(PROMPT), list[int](), list[tuple[int, int]]()
+    for step in range(1, 10):
+        verdict = await target.hot.VerifyProposal(
+            pb.VerifyProposalRequest(
+                sequence_id="a", step=step, base_length=length, proposal=proposal, next_proposal_count=3
+            )
+        )
+        drafted = [] if proposal is None else list(proposal.token_ids)
+        counts.append((len(drafted), verdict.accepted_count))
+        tokens += [*drafted[: verdict.accepted_count], verdict.next_token_id]
+        proposal, length = verdict.next_proposal, verdict.length
+    request = call("b", 1, len(PROMPT), 9)
+    request.next_proposal_count = 3
+    run = await target.hot.VerifyProposal(request)
+    assert given(run) == tokens and run.length == length
+    assert [(0, 0), *zip(run.run_proposed_counts, run.run_accepted_counts, strict=True)] == counts
+    assert any(accepted for _, accepted in counts) and list(run.next_proposal.token_ids) == list(proposal.token_ids)
+    assert await target.hot.VerifyProposal(request) == run
+    await close(target, names=["a", "b"])
+
+
+async def test_a_target_whose_head_proposes_trees_takes_none(targets: dict[str, RunningModel]) -> None:
+    target = targets["trees"]
     info = await target.sequences.GetModelInfo(sequences_pb.GetModelInfoRequest())
     assert info.longest_run == 0
     await open_sequence(target, "a", sampling=PLAIN)
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await target.hot.VerifyProposal(call("a", 1, len(PROMPT), 2))
     assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
-    assert "run_length: this target has a head" in str(refused.value.details())
+    assert "run_length: this target's head proposes trees" in str(refused.value.details())
     await close(target, names=["a"])
 
 
