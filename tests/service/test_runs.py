@@ -206,23 +206,23 @@ async def test_a_run_with_a_head_is_its_rounds_one_by_one(targets: dict[str, Run
     target = targets["chains"]
     for name in ("a", "b"):
         await open_sequence(target, name, sampling={"temperature": 1.0, "seed": 11}, rule=RULES[rule])
-    proposal, length, tokens, counts = None, len(PROMPT), list[int](), list[tuple[int, int]]()
+    proposal, proposed, length, tokens, counts = None, list[int](), len(PROMPT), list[int](), list[tuple[int, int]]()
     for step in range(1, 10):
         verdict = await target.hot.VerifyProposal(
             pb.VerifyProposalRequest(
                 sequence_id="a", step=step, base_length=length, proposal=proposal, next_proposal_count=3
             )
         )
-        drafted = [] if proposal is None else list(proposal.token_ids)
-        counts.append((len(drafted), verdict.accepted_count))
-        tokens += [*drafted[: verdict.accepted_count], verdict.next_token_id]
+        counts.append((len(proposed), verdict.accepted_count))
+        tokens += [*proposed[: verdict.accepted_count], verdict.next_token_id]
         proposal, length = verdict.next_proposal, verdict.length
+        proposed = list(proposal.token_ids)
     request = call("b", 1, len(PROMPT), 9)
     request.next_proposal_count = 3
     run = await target.hot.VerifyProposal(request)
     assert given(run) == tokens and run.length == length
     assert [(0, 0), *zip(run.run_proposed_counts, run.run_accepted_counts, strict=True)] == counts
-    assert any(accepted for _, accepted in counts) and list(run.next_proposal.token_ids) == list(proposal.token_ids)
+    assert any(accepted for _, accepted in counts) and list(run.next_proposal.token_ids) == proposed
     assert await target.hot.VerifyProposal(request) == run
     await close(target, names=["a", "b"])
 
