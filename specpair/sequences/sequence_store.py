@@ -93,7 +93,7 @@ class SequenceStore(SteppedSequences[Answer]):
             prompt_length=min(held.prompt_length, length),
             cached=self._caches.fork(held.cached, length),
             length=length,
-            last_step=held.last_step if is_same_noise else -1,
+            last_step=max(held.last_step, held.used_step) if is_same_noise else -1,
             grammar=None if held.grammar is None else held.grammar.fork(),
             touched_at=self._clock(),
         )

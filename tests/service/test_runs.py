@@ -239,6 +239,19 @@ async def test_a_target_whose_head_proposes_trees_takes_none(targets: dict[str, 
     await close(target, names=["a"])
 
 
+async def test_a_fork_uses_no_draw_of_a_run_again(target: RunningModel) -> None:
+    """With the same seed: the tokens that it shares were drawn with all steps of the run."""
+    await open_sequence(target, "a", sampling={"temperature": 1.0, "seed": 3})
+    length = (await target.hot.VerifyProposal(call("a", 0, len(PROMPT), 5))).length
+    fork = sequences_pb.ForkSequenceRequest(sequence_id="a", forked_sequence_id="b", length=length)
+    await target.sequences.ForkSequence(fork)
+    with pytest.raises(grpc.aio.AioRpcError) as stale:
+        await target.hot.VerifyProposal(call("b", 4, length, 1))
+    assert "step 4 is past; the last one was 4" in str(stale.value.details())
+    assert len(given(await target.hot.VerifyProposal(call("b", 5, length, 1)))) == 1
+    await close(target, names=["a", "b"])
+
+
 async def test_a_run_that_would_not_fit_is_refused(target: RunningModel) -> None:
     room = target.host.sequences.limits.max_model_len
     await target.sequences.OpenSequence(
