@@ -217,6 +217,8 @@ class Generation:
                     raise
                 self.proposals.refuse(begun, error)
             except ForwardFailedError as error:
+                if begun.order.run_length > 1:  # another pass of the run may have failed
+                    raise
                 self.proposals.refuse(begun, error)
         return await self._judge(begun)
 
