@@ -119,12 +119,12 @@ class Round:
             rollback_time=self.rollback_time / count,
             pass_count=1,
         )
-        if not self.judged.run_counts:
+        if not self.judged.run_counts and not self.is_refused:
             return [share] * self.pass_count
-        return [share, *(share._judged_in_run(counts) for counts in self.judged.run_counts[: self.pass_count - 1])]
+        return [share, *(share._judged_in_run(counts) for counts in self.judged.run_rounds[: self.pass_count - 1])]
 
     def _judged_in_run(self, counts: RunCounts) -> "Round":
-        """A later round of the same run."""
+        """A later round of the same run. A proposal that was refused is that of the first one."""
         proposed_count, accepted_count = counts
         proposed = Proposed(proposal=Proposal(), times=no_time()) if proposed_count else None
         return replace(
@@ -132,6 +132,7 @@ class Round:
             asked_count=self.order.count,
             answer=proposed,
             proposed=proposed,
+            is_refused=False,
             draft_compute=None if proposed is None else 0.0,
             drafted_count=proposed_count,
             depth=proposed_count,

@@ -9,14 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.adaptive import Decision, OutputLength, RoundOutcome
+from coordinator.metrics import RoundKind
 from coordinator.outputs.origins import origins_of
 from coordinator.outputs.output_part import Origin, OutputPart
 from coordinator.outputs.round import Round
-from coordinator.peers import NO_ORDER, OwnOrder, RunCounts, Verdict, no_time
+from coordinator.peers import NO_ORDER, OwnOrder, Proposed, RunCounts, Verdict, no_time
 from coordinator.peers.answers import run_counts
 from coordinator.peers.own_order import LONGEST_RUN, run_within
 from specpair.errors import SpecpairError
 from specpair.options import Rule, SamplingOptions, StructuredOutput, StructureKind
+from specpair.v1.proposal_pb2 import Proposal
 from specpair.v1.target_service_pb2 import VerifyProposalResponse
 from tests.unit.coordinator.fake_language import continuation
 from tests.unit.coordinator.pair_bench import AWAY, CONFIG, PROMPT, bench, collect
@@ -276,3 +278,19 @@ def test_rounds_of_a_head_in_a_run_are_counted_each() -> None:
         *(Origin.CORRECTION, accepted, accepted, accepted, Origin.BONUS, target, accepted, Origin.CORRECTION),
     ]
     assert [verdict.passes_for(count) for count in range(1, 9)] == [1, 2, 2, 2, 2, 3, 4, 4]
+
+
+@pytest.mark.parametrize("counts", [(), (RunCounts(3, 1), RunCounts(0, 0))])
+def test_of_a_run_one_round_alone_falls_back(counts: tuple[RunCounts, ...]) -> None:
+    """The one whose proposal was refused, as after a restart of the target, which had its distributions."""
+    verdict = Verdict(path=(), next_token_id=4, times=no_time(), run_ids=(5, 6, 7)[: 3 if counts else 2])
+    verdict = replace(verdict, run_counts=counts)
+    judged = Round(step=1, rule=Rule.BLOCK, order=OwnOrder(3, run_length=3))
+    judged.take(Proposed(proposal=Proposal(token_ids=[1, 2]), times=no_time()))
+    judged.refuse()
+    judged.pass_count = verdict.pass_count
+    judged.end(verdict, 3.0, 0.0)
+    rounds = judged.passes()
+    later = RoundKind.DRAFT if counts else RoundKind.PLAIN
+    assert [one.kind for one in rounds] == [RoundKind.FALLBACK, later, RoundKind.PLAIN]
+    assert [one.is_usual for one in rounds] == [False, True, True]
