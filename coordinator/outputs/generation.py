@@ -166,7 +166,7 @@ class Generation:
 
     async def _first_part(self) -> OutputPart:
         """The first token, from the target's prefill. Its time counts from the request's arrival."""
-        step, longest = self._first_step, max(self._longest_block() - 1, 0)
+        step, longest = self._first_step, self._longest_block(1)
         with span("round", sequence=self.sequence_id, step=step) as traced:
             # Nothing is prepared before forks: the next call would hold the sequence while they wait for it.
             left, prepares = self._tokens_of_runs() - 1, not self._forks_due
@@ -186,7 +186,8 @@ class Generation:
         """What the round of this step adds, and the step after it."""
         self._round_start = time.perf_counter()  # time before this is the pause of a client that is slow to read
         with span("round", sequence=self.sequence_id, step=step) as traced:
-            begun = await self.proposals.next_round(step, self._history, self._longest_block(), self._tokens_of_runs())
+            longest, left, after = self._longest_block(), self._tokens_of_runs(), self._longest_block(1)
+            begun = await self.proposals.next_round(step, self._history, longest, left, after)
             verdict = begun.verdict = await self._verify(begun)
             part = self._commit(begun)
             traced.set(tokens=len(part.token_ids), **begun.facts)
@@ -269,8 +270,9 @@ class Generation:
             return 0
         return min(MAX_FORCED_TOKENS, self.output.remaining_tokens - 1)
 
-    def _longest_block(self) -> int:
-        """The largest number of tokens to propose now. It depends on lengths alone, never on drawn tokens.
+    def _longest_block(self, committed: int = 0) -> int:
+        """The largest number of tokens to propose now, or once so many more are committed. It depends on lengths alone,
+        never on drawn tokens.
 
         One position is left for the next token. Prompt and max_tokens fit the target's length, so the remaining tokens
         do as well.
@@ -278,10 +280,10 @@ class Generation:
         limits = [
             self._pair.config.max_num_speculative_tokens,
             self._pair.target.info.max_num_speculative_tokens,
-            self.output.remaining_tokens - 1,
+            self.output.remaining_tokens - committed - 1,
         ]
         if self._draft is not None and self._draft.is_known:
-            limits.append(self._draft.room(len(self._history)))
+            limits.append(self._draft.room(len(self._history) + committed))
         return max(min(limits), 0)
 
     def _tokens_of_runs(self) -> int:

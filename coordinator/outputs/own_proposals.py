@@ -33,15 +33,15 @@ class OwnProposals:
         """What the target knows of the next order already, and the decision behind it; None before the first."""
         self._offered: Proposal | None = None
 
-    def take(self, begun: Round, longest: int, newest: Decision, length: OutputLength, left: int) -> None:
-        """Gives a round its proposal, cut to `longest` tokens, and orders the next one. `left` tokens of the output may
-        come in runs."""
+    def take(self, begun: Round, longest: int, newest: Decision, length: OutputLength, left: int, after: int) -> None:
+        """Gives a round its proposal, cut to `longest` tokens, and orders the next one, of `after` tokens at most.
+        `left` tokens of the output may come in runs."""
         decision, offered = self._decision, self._offered
         length.use(decision)
         begun.asked_count = min(decision.length, longest)
         if offered is not None and begun.asked_count:
             begun.take(Proposed(proposal=beginning(offered, begun.asked_count), times=no_time()))
-        self.order(begun, max(longest - 1, 0), newest, left, length.plain_rounds)
+        self.order(begun, after, newest, left, length.plain_rounds)
 
     def order(self, begun: Round, longest: int, newest: Decision, left: int, plain_rounds: int | None = None) -> None:
         """Has the target propose at most `longest` tokens for the round after `begun`. For the round after that it is

@@ -161,15 +161,15 @@ class Proposals:
         if preparation is not None and self._draft.prepare(first.step, history, preparation):
             first.prepared_count, self._next = preparation.count, newest
 
-    async def next_round(self, step: int, history: Sequence[int], longest: int, left: int = 1) -> Round:
-        """A round with at most `longest` proposed tokens; none if none pay or the draft has none. Of the output `left`
-        tokens may come in runs."""
+    async def next_round(self, step: int, history: Sequence[int], longest: int, left: int = 1, after: int = 0) -> Round:
+        """A round with at most `longest` proposed tokens, and `after` in the one after it; none if none pay or the
+        draft has none. Of the output `left` tokens may come in runs."""
         begun = Round(step=step, rule=self._request.rule, began_at=time.perf_counter())
         begun.accepted_before = self._latest_accepted
         if self._length is not None:
             self._length.contribution.set_cached_count(len(history))
         if self._own is not None:
-            self._take_own(begun, longest, left)
+            self._take_own(begun, longest, left, after)
             return begun
         self._compare(history)
         newest = self._decide(begun, history, longest)
@@ -263,12 +263,11 @@ class Proposals:
             if self._length is not None:
                 self._length.leave()
 
-    def _take_own(self, begun: Round, longest: int, left: int) -> None:
+    def _take_own(self, begun: Round, longest: int, left: int, after: int) -> None:
         """Gives the round what the target proposed before; it is then to propose for the next one, before which at
         least one token is committed."""
         assert self._own is not None and self._length is not None
-        newest = self._length.decide(max(longest - 1, 0))
-        self._own.take(begun, longest, newest, self._length, left)
+        self._own.take(begun, longest, self._length.decide(after), self._length, left, after)
         self.asked_drafter = begun.drafter = self._own_drafter
 
     def _decide(self, begun: Round, history: Sequence[int], longest: int) -> Decision:

@@ -48,6 +48,16 @@ async def small(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serve
         await pair.check_clean()
 
 
+async def test_a_head_may_propose_as_many_tokens_as_the_limit_says(tmp_path: Path) -> None:
+    config = engine_config(make_model(tmp_path / "target"), head=str(make_head(tmp_path / "head")))
+    async with running_pair(config, max_num_speculative_tokens=3) as pair:
+        made = await pair.generate([7], 30, temperature=0.0, num_speculative_tokens=3, ignore_eos=True)
+        assert len(made.summary.speculation.drafted_per_position) == 3
+        first = made.summary.speculation.drafted_per_position[0]
+        assert made.summary.speculation.drafted_per_position[2] >= first - 3, "but where the output ends"
+        await pair.check_clean()
+
+
 @pytest.mark.parametrize("count", [1, 3, 8, None])
 async def test_greedy_output_is_the_targets_own(served: Served, count: int | None) -> None:
     fields = {} if count is None else {"num_speculative_tokens": count}
