@@ -298,5 +298,5 @@ def test_an_odd_width_is_left_to_the_fused_runner(tmp_path: Path) -> None:
     folder = narrow(tmp_path, "llama", **odd)
     _, runner = load_runner(engine_config(folder))
     assert isinstance(runner, FusedRunner)
-    with pytest.raises(ModelRefusedError, match="an even width"):
+    with pytest.raises(ModelRefusedError, match="hidden_size is 33, and must be even"):
         load_runner(engine_config(folder, runner="native"))
