@@ -10,6 +10,7 @@ import pytest
 from specpair.options import Drafter
 from specpair.rpc.messages import drafter_to_proto
 from tests.service.distributions import RULES
+from tests.service.test_runs_of_outputs import INTERVALS, calls
 from tests.services import Generated, RunningPair, engine_config, running_pair
 from tests.tiny_heads import make_head
 from tests.tiny_models import make_model
@@ -18,7 +19,6 @@ VOCABULARY = 12
 """Few, so that an untrained head is right at times."""
 PROMPT = [5, 2, 7, 2, 11]
 COUNT = 60
-INTERVALS = {"single": 0.0, "runs": 1.0}
 OPTIONS = {
     "greedy": {"temperature": 0.0},
     "drawn": {"temperature": 1.0, "seed": 3},
@@ -47,12 +47,6 @@ async def both(pairs: dict[str, RunningPair], **options: Any) -> tuple[Generated
     for pair in pairs.values():
         await pair.check_clean()
     return single, runs
-
-
-def calls(pair: RunningPair) -> float:
-    """Calls that the target has answered."""
-    name = "specpair_target_continuations_total"
-    return pair.target.registry.get_sample_value(name, {"outcome": "used"}) or 0.0
 
 
 def counts(made: Generated) -> list[Any]:
