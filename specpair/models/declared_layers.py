@@ -69,6 +69,6 @@ def declared(fields: dict[str, Any]) -> dict[str, int]:
 
 def names_of_count(model_type: Any) -> set[str]:
     """What a configuration of that type may call its number of layers."""
-    if model_type not in CONFIG_MAPPING:
+    if not isinstance(model_type, str) or model_type not in CONFIG_MAPPING:
         return {COUNT}
     return {COUNT, getattr(CONFIG_MAPPING[model_type], "attribute_map", {}).get(COUNT, COUNT)}

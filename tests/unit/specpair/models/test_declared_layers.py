@@ -77,4 +77,5 @@ def test_only_numbers_of_layers_count() -> None:
     """Of the part about text too; what is no number is for transformers to refuse."""
     fields = {"model_type": "gpt2", "n_layer": 3, "num_layers": 9, "text_config": {"num_hidden_layers": "many"}}
     assert declared(fields) == {"n_layer": 3}
+    assert declared({"model_type": ["llama"], "num_hidden_layers": 3}) == {"num_hidden_layers": 3}
     assert declared({"text_config": {"num_hidden_layers": 5}}) == {"text_config.num_hidden_layers": 5}
