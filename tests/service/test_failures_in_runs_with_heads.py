@@ -33,8 +33,8 @@ async def pairs(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[list[
         ]
 
 
-def fail_passes(pair: RunningPair, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next passes, so many, that feed the token at PLACE fail."""
+def fail_passes(pair: RunningPair, times: int, monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """The next passes, so many, that feed the token at PLACE fail. Gives one entry for each that has not yet."""
     runner: Any = pair.target.host.engine._turns.runner
     forward, left = runner.forward, [None] * times
 
@@ -45,6 +45,7 @@ def fail_passes(pair: RunningPair, times: int, monkeypatch: pytest.MonkeyPatch) 
         return forward(batch)
 
     monkeypatch.setattr(runner, "forward", fail)
+    return left
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -56,9 +57,10 @@ async def test_no_proposal_of_a_run_is_refused_for_a_later_pass(
     options |= {"ignore_eos": True, "drafter": drafter_to_proto(Drafter.EAGLE)}
     single, runs = pairs
     expected = await single.generate(PROMPT, COUNT, **options)
-    fail_passes(runs, 4, monkeypatch)
+    left = fail_passes(runs, 4, monkeypatch)
     made = await runs.generate(PROMPT, COUNT, **options)
     monkeypatch.undo()
+    assert not left, "all of them failed"
     assert made.token_ids == expected.token_ids
     assert counts(made) == counts(expected)
     for pair in pairs:
