@@ -165,8 +165,8 @@ class CoordinatorConfig:
         float,
         Range(0.0, 1.0),
         Flag(
-            "Seconds of text that a client gets at a time where nothing is proposed, or the target's head does it: "
-            "the target then gives several rounds in one answer, which spares work. 0 sends each by itself. It "
+            "Seconds of text that a client gets at a time where nothing is proposed, or the target's head proposes: "
+            "the target then gives several rounds in one answer, which spares work. 0 sends each round by itself. It "
             "changes no token.",
             SPECULATION,
             metavar="SECONDS",

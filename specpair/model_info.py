@@ -143,7 +143,7 @@ class ModelInfo:
     takes_withheld_distributions: bool = False
     """Target: whether it begins with proposals whose distributions follow."""
     longest_run: int = 0
-    """Target: the most tokens that it gives in one answer without a proposal; 0 if it is to be asked for each."""
+    """Target: the most rounds that it gives in one answer; 0 if it is to be asked for each."""
     sampling_defaults: SamplingDefaults = NO_DEFAULTS
     """Target: for requests that do not set these options."""
     own_draft: str = ""

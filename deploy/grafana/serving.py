@@ -68,7 +68,7 @@ def _latency() -> Panels:
         lines("Time to first token", "", *quantiles("specpair_time_to_first_token_seconds"), unit=SECONDS),
         lines(
             "Inter-token latency",
-            "Tokens of a round, or of a run without proposals, arrive together and have equal shares of its time.",
+            "Tokens of a round, or of a run of rounds, arrive together and have equal shares of its time.",
             *quantiles("specpair_inter_token_latency_seconds"),
             unit=SECONDS,
         ),

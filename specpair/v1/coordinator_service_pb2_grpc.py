@@ -52,8 +52,8 @@ class CoordinatorServiceServicer:
     """
 
     def GenerateTokens(self, request, context):
-        """Generates tokens. Each message carries what one round committed, or a run of tokens without proposals; the last message of
-        each output has its numbers.
+        """Generates tokens. Each message carries what one round committed, or a run of rounds that the target gave in one
+        answer; the last message of each output has its numbers.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
