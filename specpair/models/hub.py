@@ -1,6 +1,7 @@
 """Whether the hub of a model can be reached, found out once and soon.
 
 huggingface_hub asks six times for each file, with pauses: most of a minute until a model that is nowhere is refused.
+Here it is asked once, and waited for as long as its variable HF_HUB_ETAG_TIMEOUT says: 10 seconds by default.
 """
 
 from pathlib import Path
@@ -13,7 +14,6 @@ from specpair.models.refusals import first_line
 
 FILE = "config.json"
 """What every model has."""
-TIMEOUT_SECONDS = 5.0
 NOWHERE = "is neither a model folder nor a GGUF file nor a reachable Hugging Face id"
 
 
@@ -23,7 +23,7 @@ def refuse_unreachable(model: str) -> None:
     try:
         if Path(model).exists() or is_offline_mode() or isinstance(try_to_load_from_cache(model, FILE), str):
             return
-        get_hf_file_metadata(hf_hub_url(model, FILE), timeout=TIMEOUT_SECONDS)
+        get_hf_file_metadata(hf_hub_url(model, FILE))
     except (HfHubHTTPError, HFValidationError):
         return
     except Exception as error:  # those of the library's own library for HTTP, which changes

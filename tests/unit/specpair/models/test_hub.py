@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -20,7 +21,11 @@ DEFAULTS = "from specpair.models.sampling_defaults import read_sampling_defaults
 class Empty(BaseHTTPRequestHandler):
     """A hub without models."""
 
+    wait = 0.0
+    """Seconds until it answers."""
+
     def do_HEAD(self) -> None:
+        time.sleep(self.wait)
         self.send_response(404)
         self.send_header("X-Error-Code", "RepoNotFound")
         self.send_header("Content-Length", "0")
@@ -33,9 +38,9 @@ class Empty(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def empty_hub() -> Iterator[str]:
+def empty_hub(handler: type[Empty] = Empty) -> Iterator[str]:
     """The address of one that runs."""
-    with HTTPServer(("127.0.0.1", 0), Empty) as server:
+    with HTTPServer(("127.0.0.1", 0), handler) as server:
         thread = Thread(target=server.serve_forever)
         thread.start()
         try:
@@ -45,7 +50,7 @@ def empty_hub() -> Iterator[str]:
             thread.join()
 
 
-def errors_of(code: str, hub: str, home: Path) -> str:
+def errors_of(code: str, hub: str, home: Path, **variables: str) -> str:
     """What a process writes that asks this hub; the libraries read the variables when they are imported."""
     hubs = {"HF_ENDPOINT": hub, "HF_HOME": str(home), "HF_HUB_OFFLINE": "0", "no_proxy": "127.0.0.1"}
     result = subprocess.run(
@@ -54,7 +59,7 @@ def errors_of(code: str, hub: str, home: Path) -> str:
         text=True,
         timeout=100,
         cwd=Path(__file__).parents[4],
-        env={**os.environ, **hubs},
+        env={**os.environ, **hubs, **variables},
     )
     return result.stderr
 
@@ -72,3 +77,14 @@ def test_what_a_hub_says_is_left_to_those_who_load(tmp_path: Path) -> None:
         errors = errors_of(SETTINGS, hub, tmp_path)
         assert "reachable Hugging Face id: nobody/nothing is not a local folder" in errors.splitlines()[-1]
         assert "ModelRefusedError" not in errors_of(DEFAULTS, hub, tmp_path)
+
+
+def test_the_variable_of_the_library_says_how_long_a_hub_is_waited_for(tmp_path: Path) -> None:
+    """Else nobody behind a slow proxy could load a model."""
+
+    class Slow(Empty):
+        wait = 2.0
+
+    with empty_hub(Slow) as hub:
+        errors = errors_of(SETTINGS, hub, tmp_path, HF_HUB_ETAG_TIMEOUT="1")
+        assert "reachable Hugging Face id: timed out" in errors.splitlines()[-1]
