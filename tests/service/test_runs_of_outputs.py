@@ -39,7 +39,7 @@ async def both(pairs: dict[str, RunningPair], **options: Any) -> tuple[Generated
 
 
 def calls(pair: RunningPair) -> float:
-    """Calls that the target has answered."""
+    """Calls whose step the target had begun by itself, as almost all are."""
     name = "specpair_target_continuations_total"
     return pair.target.registry.get_sample_value(name, {"outcome": "used"}) or 0.0
 
