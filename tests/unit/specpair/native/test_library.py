@@ -42,7 +42,7 @@ def test_without_a_compiler_the_fused_runner_serves(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(building, "find_compiler", lambda: None)
     config = engine_config(make_model(tmp_path))
     assert isinstance(load_runner(config)[1], FusedRunner)
-    with pytest.raises(ModelRefusedError, match="--runner native needs a C compiler"):
+    with pytest.raises(ModelRefusedError, match="--runner native: it needs a C compiler"):
         load_runner(engine_config(tmp_path, runner="native"))
 
 
