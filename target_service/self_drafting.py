@@ -4,6 +4,7 @@ Where any tree is exact, a head that can drafts one; otherwise a chain.
 """
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -48,14 +49,21 @@ class SelfDrafter:
         return self._tree_tokens > 0
 
     def draft(self, works: list[VerifyWork]) -> None:
-        """Gives each work with a verdict that asked for one a proposal. A failure leaves them without."""
+        """Gives each work with a verdict that asked for one a proposal. A failure leaves them without. All of them wait
+        for it, also those that asked for none."""
         asked = [work for work in works if work.done and work.error is None and self._count(work) > 0]
+        if not asked:
+            return
+        started = time.perf_counter()
         ways: dict[Draw, list[tuple[VerifyWork, OwnDraft]]] = {}
         for work in asked:
             draft = self._begun(work)
             ways.setdefault(self._way(work, draft), []).append((work, draft))
         for draw, begun in ways.items():
             self._attempt(begun, draw)
+        elapsed = time.perf_counter() - started
+        for work in works:
+            work.proposing_time += elapsed
 
     def _attempt(self, begun: list[tuple[VerifyWork, OwnDraft]], draw: Draw) -> None:
         works, drafts = [work for work, _ in begun], [draft for _, draft in begun]

@@ -112,6 +112,7 @@ class TargetServicer(TargetServiceServicer):
                 batch_tokens=response.batch_token_count,
                 queue_time_us=response.queue_time_us,
                 compute_time_us=response.compute_time_us,
+                proposing_time_us=response.proposing_time_us,
             )
             return response
 
@@ -126,6 +127,7 @@ class TargetServicer(TargetServiceServicer):
             length=verdict.length,
             queue_time_us=round(verdict.queue_time * 1e6),
             compute_time_us=round(verdict.compute_time * 1e6),
+            proposing_time_us=round(verdict.proposing_time * 1e6),
             batch_token_count=verdict.batch_token_count,
             logprobs=[encode_logprobs(entry) for entry in verdict.logprobs],
             target_probabilities=verdict.target_probabilities,

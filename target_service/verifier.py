@@ -207,6 +207,7 @@ class Verifier(ModelHost[Verdict]):
             logprobs=work.logprobs,
             queue_time=work.queue_time,
             compute_time=work.compute_time,
+            proposing_time=work.proposing_time,
             batch_token_count=work.batch_token_count,
             target_probabilities=work.target_probabilities,
             draft_probabilities=sent_probabilities(work) if call.include_probabilities else [],

@@ -103,6 +103,8 @@ class Verdict:
     """Seconds before the first forward pass."""
     compute_time: float
     """Seconds from the first forward pass to the verdict, without a wait for distributions that came later."""
+    proposing_time: float
+    """Seconds of these in which the target's own head proposed, for all sequences of its passes."""
     batch_token_count: int
     """Tokens in its largest forward pass, including those of other sequences; of a run in the mean of its passes."""
     target_probabilities: list[float]
@@ -156,6 +158,8 @@ class VerifyWork(Work):
     """Which tokens may come at each row, if the output is structured; made while the pass runs."""
     own_proposal: OwnProposal | None = None
     """What the target's own head proposes with the verdict."""
+    proposing_time: float = 0.0
+    """Seconds in which the head proposed, for this work or others of its passes."""
     unjudged: Tensor | None = None
     """Its logits `[K + 1, vocabulary]`, if its pass was over before the distributions of its proposal had come."""
     begun: Begun | None = None

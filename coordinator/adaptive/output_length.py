@@ -117,11 +117,12 @@ class OutputLength:
             self._has_opened_early = self.decide(longest, is_ready=False).opens_draft
         return self._has_opened_early
 
-    def decide(self, longest: int, *, is_ready: bool = True) -> Decision:
+    def decide(self, longest: int, *, is_ready: bool = True, may_probe: bool = True) -> Decision:
         """Decides on the next round, with at most `longest` proposed tokens.
 
         `longest` is at least 0. `is_ready` says whether the draft holds the sequence. How many tokens it still has to
-        read is not considered: their cost shows in the time of the probe.
+        read is not considered: their cost shows in the time of the probe. `may_probe` says whether no probe of this
+        output that was decided on before is still to come.
         """
         is_due = self._is_due and self._group.round - self._round <= RECENT
         self._set_probe()
@@ -129,7 +130,7 @@ class OutputLength:
         if self._fixed is not None:
             decision = Decision(min(self._fixed, longest))
         else:
-            decision = self._choose(longest, is_ready=is_ready, is_due=is_due)
+            decision = self._choose(longest, is_ready=is_ready, is_due=is_due, may_probe=may_probe)
         self._price = decision.price
         self._count_rows(decision)
         return decision
@@ -209,7 +210,7 @@ class OutputLength:
                 self._group.opens_early = self._has_proposed
             self._group.leave()
 
-    def _choose(self, longest: int, *, is_ready: bool, is_due: bool) -> Decision:
+    def _choose(self, longest: int, *, is_ready: bool, is_due: bool, may_probe: bool) -> Decision:
         """The number of tokens for this round; none may pay, and it may probe. A probe that is due is made."""
         workload, group = self._workload, self._group
         begins_round = self._round == group.round
@@ -223,6 +224,8 @@ class OutputLength:
             self._longest, self._survivals = longest, None
         plan = workload.plan()
         length = min(count_above(self.survivals, plan.least), plan.longest)
+        if not length and not may_probe:
+            return PLAIN
         if not length:
             if begins_round and not self._may_probe() and not plan.longest:
                 group.idle()
@@ -304,15 +307,26 @@ class OutputLength:
 
     def _pay(self, outcome: RoundOutcome, expected: float) -> None:
         """Pays for its share of the probes that were made together."""
-        group, workload, probes = self._group, self._workload, self._group.probes
-        joined, late = min(group.count, probes.begun_count), outcome.elapsed / self._plain_time - 1.0
-        cost = price(workload.times(), workload.load, joined, late=late, rows=joined * outcome.drafted_count) / joined
-        probes.spend(cost - (expected - 1.0), group.count)
+        group, probes = self._group, self._group.probes
+        self._spend(outcome, outcome.drafted_count, expected - 1.0)
         if outcome.drafted_count:
             probes.settle(outcome.draft_elapsed)
         if outcome.asked:
             probes.judge(succeeded=outcome.accepted_count > 0)
             group.wake()
+
+    def pay_delay(self, outcome: RoundOutcome) -> None:
+        """Pays for a plain round that came in a call of its own, where it would have been one of a run, because a head
+        of the target had to be asked for a probe in it."""
+        if self._plain_time:
+            self._spend(outcome, rows=0)
+
+    def _spend(self, outcome: RoundOutcome, rows: int, gained: float = 0.0) -> None:
+        """Pays this output's share of what the delay and so many rows cost all outputs."""
+        group, workload, probes = self._group, self._workload, self._group.probes
+        joined, late = min(group.count, probes.begun_count), outcome.elapsed / self._plain_time - 1.0
+        cost = price(workload.times(), workload.load, joined, late=late, rows=joined * rows) / joined
+        probes.spend(cost - gained, group.count)
 
     def _set_probe(self, *, is_probe: bool = False, is_due: bool = False) -> None:
         probes = self._group.probes

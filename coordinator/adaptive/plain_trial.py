@@ -56,8 +56,10 @@ class PlainTrial:
         if self._held:
             self._held -= 1
         elif self._left:
+            if was_asked:
+                return  # it was on its way when the trial began, as whole runs of a head may be
             self._left -= 1
-            if not was_asked and (load == 1 or self._left < (ROUNDS - SETTLING) * load):
+            if load == 1 or self._left < (ROUNDS - SETTLING) * load:
                 self._plain.append(elapsed)
             if not self._left and self._plain and self._elapsed:
                 self._judge(load)

@@ -1,9 +1,9 @@
 """Proposals of the target's own head: each comes with a verdict, for the round after it."""
 
-from coordinator.adaptive import Decision, OutputLength
+from coordinator.adaptive import PLAIN, Decision, OutputLength
 from coordinator.outputs.round import Round
 from coordinator.pair import Pair
-from coordinator.peers import OwnOrder, Proposed, no_time, run_within
+from coordinator.peers import CallTimes, OwnOrder, Proposed, Verdict, no_time, run_within, time_until_now
 from coordinator.requests.request import GenerationRequest
 from specpair.options import ON_THE_TARGET, Drafter
 from specpair.speculation.trees.depths import depths
@@ -28,34 +28,58 @@ class OwnProposals:
     def __init__(self, run_seconds: float) -> None:
         """`run_seconds` is how long a run may take; 0 for single rounds."""
         self._run_seconds = run_seconds
-        self._decision = Decision(0)
+        self._decision = PLAIN
+        """For the first round of the next call."""
         self._following: tuple[Decision, OwnOrder] | None = None
         """What the target knows of the next order already, and the decision behind it; None before the first."""
         self._offered: Proposal | None = None
+        self._times: CallTimes = no_time()
+        """Of what was offered."""
 
-    def take(self, begun: Round, longest: int, newest: Decision, length: OutputLength, left: int, after: int) -> None:
-        """Gives a round its proposal, cut to `longest` tokens, and orders the next one, of `after` tokens at most.
-        `left` tokens of the output may come in runs."""
+    def take(self, begun: Round, longest: int, length: OutputLength, left: int, after: int) -> None:
+        """Gives a round its proposal, cut to `longest` tokens, and orders the next one, of `after` tokens at most,
+        before which at least one token is committed. `left` tokens of the output may come in runs."""
+        newest = length.decide(after, may_probe=not self._has_probe)
         decision, offered = self._decision, self._offered
         length.use(decision)
         begun.asked_count = min(decision.length, longest)
         if offered is not None and begun.asked_count:
-            begun.take(Proposed(proposal=beginning(offered, begun.asked_count), times=no_time()))
+            begun.take(Proposed(proposal=beginning(offered, begun.asked_count), times=self._times))
+            begun.proposing_before = self._times.compute
         self.order(begun, after, newest, left, length.plain_rounds)
 
     def order(self, begun: Round, longest: int, newest: Decision, left: int, plain_rounds: int | None = None) -> None:
         """Has the target propose at most `longest` tokens for the round after `begun`. For the round after that it is
         told the `newest` decision in advance, so it can go on by itself, for `plain_rounds` rounds at most, if they
         are counted."""
-        decision, order = (newest, order_by(newest)) if self._following is None else self._following
+        if self._following is None:
+            decision, order = newest, order_by(newest)
+            newest = PLAIN if newest.is_probe else newest  # it is made once
+        else:
+            decision, order = self._following
         begun.order = order.within(left, begun.depth, longest)
-        self._decision = decision._replace(length=begun.order.count)
+        count = begun.order.count
+        self._decision = decision._replace(length=count, is_probe=decision.is_probe and count > 0)
         after = left - begun.most_tokens
         if not newest.length and plain_rounds is not None:
             after = min(after, 2 * plain_rounds)
         seconds = 0.0 if newest.is_probe else self._run_seconds
         begun.following_order = run_within(seconds, after, order_by(newest))
         self._following, self._offered = (newest, begun.following_order), None
+
+    @property
+    def _has_probe(self) -> bool:
+        """Whether a probe was decided on that is not judged."""
+        return self._decision.is_probe or (self._following is not None and self._following[0].is_probe)
+
+    def learn(self, judged: Round, length: OutputLength, *, is_first: bool) -> None:
+        """Has `length` learn from a round of the latest call. Those after the `is_first` one followed the order that
+        was made with the call."""
+        if not is_first:
+            length.use(self._decision)
+        length.add(judged)
+        if self._decision.is_probe:
+            length.pay_delay(judged)
 
     def give_up_runs(self, begun: Round) -> None:
         """The round, and all that follow, are asked for one by one."""
@@ -65,9 +89,9 @@ class OwnProposals:
             self._following = decision, order.alone
             begun.following_order = order.alone
 
-    def keep(self, offered: Proposal | None) -> None:
-        """Keeps what came with the verdict."""
-        self._offered = offered
+    def keep(self, verdict: Verdict) -> None:
+        """Keeps what came with the verdict, which has just come."""
+        self._offered, self._times = verdict.proposal, time_until_now(verdict.proposing_share)
 
 
 def order_by(decision: Decision) -> OwnOrder:

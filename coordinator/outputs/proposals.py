@@ -59,13 +59,12 @@ class Proposals:
         self._shadow: ShadowProposal | None = None
         """The one that may still be compared with further tokens."""
         self._length: OutputLength | None = None
-        """None before `begin`."""
+        self._preparations: Preparations | None = None
+        """Both None before `begin`."""
         self._latest_end = time.perf_counter()
         """When the last round ended."""
         self._latest_accepted = 0
         """Tokens that the last round accepted."""
-        self._preparations: Preparations | None = None
-        """None before `begin`."""
         self._uncounted: deque[tuple[Round, float | None]] = deque()
         """Rounds that have ended and are not in the metrics yet, each with the time that a plain one would have taken,
         if it counts for the speedup."""
@@ -234,8 +233,11 @@ class Proposals:
         assert self._length is not None and self._preparations is not None
         self._preparations.add(judged, self._length)
         is_speculating = self._can_propose and self._request.num_speculative_tokens != 0
-        for one in rounds:
-            self._length.add(one)
+        for index, one in enumerate(rounds):
+            if self._own is None:
+                self._length.add(one)
+            else:
+                self._own.learn(one, self._length, is_first=index == 0)
             self._uncounted.append((one, self._length.plain_time(one) if is_speculating else None))
         loop = asyncio.get_running_loop()
         loop.call_soon(loop.call_soon, self._count)  # calls are sent one turn of the loop after they are made
@@ -243,7 +245,7 @@ class Proposals:
     def keep_own(self, verdict: Verdict) -> None:
         """Keeps what the target proposed with its verdict."""
         if self._own is not None:
-            self._own.keep(verdict.proposal)
+            self._own.keep(verdict)
 
     def _count(self) -> None:
         """Adds the rounds that have ended to the metrics."""
@@ -264,10 +266,9 @@ class Proposals:
                 self._length.leave()
 
     def _take_own(self, begun: Round, longest: int, left: int, after: int) -> None:
-        """Gives the round what the target proposed before; it is then to propose for the next one, before which at
-        least one token is committed."""
+        """Gives the round what the target proposed before; it is then to propose for the next one."""
         assert self._own is not None and self._length is not None
-        self._own.take(begun, longest, self._length.decide(after), self._length, left, after)
+        self._own.take(begun, longest, self._length, left, after)
         self.asked_drafter = begun.drafter = self._own_drafter
 
     def _decide(self, begun: Round, history: Sequence[int], longest: int) -> Decision:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.metrics import RoundKind
-from coordinator.peers import NO_ORDER, CallTimes, DraftShare, OwnOrder, Proposed, RunCounts, Verdict, no_time
+from coordinator.peers import NO_ORDER, DraftShare, OwnOrder, Proposed, RunCounts, Verdict, time_until_now
 from specpair.options import Drafter, Rule
 from specpair.v1.proposal_pb2 import Proposal
 
@@ -35,6 +35,8 @@ class Round:
     """The order of the next round, if that is known to have no proposal of a draft; else None."""
     accepted_before: int = 0
     """Tokens that the round before accepted."""
+    proposing_before: float = 0.0
+    """Seconds that a head of the target took for its proposal, at the end of the round before."""
     answer: Proposed | None = None
     """The draft's answer, used or not; None if it was not asked or failed."""
     proposed: Proposed | None = None
@@ -65,7 +67,8 @@ class Round:
     period: float = 0.0
     """From the end of the previous round to the end of this one."""
     elapsed: float = 0.0
-    """The same without the time spent waiting for the client."""
+    """The same without the time spent waiting for the client. What a head of the target takes to propose is time of the
+    round that judges it, though it is spent in the one before."""
     draft_compute: float | None = None
     """The drafter's computation time for which it waited; None without a usable answer."""
     verify_compute: float = 0.0
@@ -93,11 +96,12 @@ class Round:
         self.verdict, self.ended_at, self.accepted_count = verdict, now, len(verdict.path)
         pause = self.began_at - followed_at
         self.period = now - followed_at
-        self.elapsed = self.period - pause + min(pause, LONGEST_PAUSE)
+        elapsed = self.period - pause + min(pause, LONGEST_PAUSE)
+        self.elapsed = max(elapsed - verdict.proposing_time, 0.0) + self.proposing_before
         if self.proposed is not None and self.proposed.asked_for is not None:
             waited = max(self.proposed.asked_for - verdict.begun_before, 0.0)
             self.answer = self.proposed = replace(self.proposed, waited=waited)
-        self._add_up(self.proposed, verdict.times)
+        self._add_up(self.proposed, verdict)
 
     @property
     def most_tokens(self) -> int:
@@ -110,10 +114,11 @@ class Round:
         count = self.judged.pass_count
         if count == 1:
             return [self]
+        own, before = (self.elapsed - self.proposing_before) / count, self.proposing_before
         share = replace(
             self,
             period=self.period / count,
-            elapsed=self.elapsed / count,
+            elapsed=own + before,
             verify_compute=self.verify_compute / count,
             network_time=self.network_time / count,
             rollback_time=self.rollback_time / count,
@@ -121,28 +126,33 @@ class Round:
         )
         if not self.judged.run_counts and not self.is_refused:
             return [share] * self.pass_count
-        return [share, *(share._judged_in_run(counts) for counts in self.judged.run_rounds[: self.pass_count - 1])]
+        later = replace(share, elapsed=own)
+        return [share, *(later._judged_in_run(counts) for counts in self.judged.run_rounds[: self.pass_count - 1])]
 
     def _judged_in_run(self, counts: RunCounts) -> "Round":
         """A later round of the same run. A proposal that was refused is that of the first one."""
         proposed_count, accepted_count = counts
-        proposed = Proposed(proposal=Proposal(), times=no_time()) if proposed_count else None
+        proposing = self.judged.proposing_share if proposed_count else 0.0
+        proposed = Proposed(proposal=Proposal(), times=time_until_now(proposing)) if proposed_count else None
         return replace(
             self,
+            elapsed=self.elapsed + proposing,
             asked_count=self.order.count,
             answer=proposed,
             proposed=proposed,
             is_refused=False,
-            draft_compute=None if proposed is None else 0.0,
+            draft_compute=None if proposed is None else proposing,
             drafted_count=proposed_count,
             depth=proposed_count,
             accepted_count=accepted_count,
             verdict=replace(self.judged, path=tuple(range(accepted_count)), run_ids=(), run_counts=()),
         )
 
-    def _add_up(self, proposed: Proposed | None, verify: CallTimes) -> None:
+    def _add_up(self, proposed: Proposed | None, verdict: Verdict) -> None:
         """Adds up the parts of its time; what the draft computed before it is none of them."""
-        self.verify_compute, self.rollback_time, outside = verify.compute, verify.rollback, verify.outside
+        verify = verdict.times
+        self.verify_compute = verify.compute - verdict.proposing_time
+        self.rollback_time, outside = verify.rollback, verify.outside
         if proposed is not None:
             self.draft_compute = proposed.waited_compute
             self.rollback_time += proposed.times.rollback

@@ -5,7 +5,7 @@ with the pair before use, and calls it through a peer. A session is one sequence
 own fails.
 """
 
-from coordinator.peers.answers import CallTimes, DraftShare, Proposed, RunCounts, Verdict, no_time
+from coordinator.peers.answers import CallTimes, DraftShare, Proposed, RunCounts, Verdict, no_time, time_until_now
 from coordinator.peers.beam_answers import TreeRows
 from coordinator.peers.beam_draft import BeamDraftSession
 from coordinator.peers.beam_target import BeamTargetSession
@@ -39,4 +39,5 @@ __all__ = [
     "no_time",
     "run_within",
     "score_prompt",
+    "time_until_now",
 ]

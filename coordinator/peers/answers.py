@@ -34,7 +34,12 @@ class CallTimes(NamedTuple):
 
 def no_time() -> CallTimes:
     """Of a proposal that was there when its round began."""
-    return CallTimes(started_at=time.perf_counter(), elapsed=0.0, queue=0.0, compute=0.0)
+    return time_until_now(0.0)
+
+
+def time_until_now(seconds: float) -> CallTimes:
+    """Of a proposal that a head of the target has just made."""
+    return CallTimes(started_at=time.perf_counter() - seconds, elapsed=seconds, queue=0.0, compute=seconds)
 
 
 class SaysTimes(Protocol):
@@ -66,6 +71,11 @@ def early_call_times(started_at: float, answer: SaysTimes) -> CallTimes:
     compute = answer.compute_time_us * 1e-6
     times = call_times(min(started_at, time.perf_counter() - compute), answer)
     return times._replace(queue=min(times.queue, times.outside))
+
+
+def proposing_time(answer: target_service_pb2.VerifyProposalResponse, times: CallTimes) -> float:
+    """Seconds of the target's computation in which its own head proposed; no more than that took."""
+    return min(answer.proposing_time_us * 1e-6, times.compute)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,6 +190,8 @@ class Verdict:
     """Tokens of the sequence that the target had in its cache when it opened it."""
     begun_before: float = 0.0
     """Seconds for which the target had worked on it before the call was made."""
+    proposing_time: float = 0.0
+    """Seconds of its computation in which the target's head proposed, in each round of a run for the one after it."""
 
     @property
     def accepted_count(self) -> int:
@@ -189,6 +201,11 @@ class Verdict:
     def pass_count(self) -> int:
         """Forward passes that gave tokens."""
         return 1 + len(self.run_counts or self.run_ids)
+
+    @property
+    def proposing_share(self) -> float:
+        """The same for one of its passes."""
+        return self.proposing_time / self.pass_count
 
     @property
     def run_rounds(self) -> Sequence[RunCounts]:

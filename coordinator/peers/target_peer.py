@@ -12,6 +12,7 @@ from coordinator.peers.answers import (
     call_times,
     early_call_times,
     forced_tokens,
+    proposing_time,
     run_counts,
 )
 from coordinator.peers.beam_answers import TreeRows, tree_rows
@@ -89,6 +90,7 @@ class TargetPeer(ModelPeer):
             has_gone_on_plain=may_go_on_plain and response.has_gone_on_plain,
             cached_token_count=response.cached_token_count,
             begun_before=start - times.started_at,
+            proposing_time=proposing_time(response, times),
         )
 
     def verify_early(

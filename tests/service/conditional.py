@@ -19,7 +19,8 @@ def decided(verdict: Any) -> Any:
     """A verdict without its times, and without what the cache had kept of other sequences."""
     copy = target_pb.VerifyProposalResponse()
     copy.CopyFrom(verdict)
-    passing = ("queue_time_us", "compute_time_us", "rollback_time_ns", "batch_token_count", "cached_token_count")
+    times = ("queue_time_us", "compute_time_us", "proposing_time_us", "rollback_time_ns")
+    passing = (*times, "batch_token_count", "cached_token_count")
     for name in passing:
         copy.ClearField(name)
     return copy

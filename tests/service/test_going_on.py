@@ -101,6 +101,15 @@ async def test_the_call_that_was_promised_begins_on_the_device_thread(
     await close(target, names=["waits", "s"])
 
 
+@pytest.mark.parametrize("kind", ["chains", "trees"])
+async def test_an_answer_says_what_proposing_took(targets: dict[str, RunningModel], kind: str) -> None:
+    for order in (0, 3):
+        for verdict in await waited(targets[kind], f"asks for {order}", order):
+            assert verdict.proposing_time_us < verdict.compute_time_us
+            assert (verdict.proposing_time_us > 0) is (order > 0)
+    await close(targets[kind], names=["asks for 0", "asks for 3"])
+
+
 @pytest.mark.parametrize("is_told", [True, False])
 async def test_it_is_the_same_for_a_client_with_a_name(
     tmp_path: Path, is_told: bool, monkeypatch: pytest.MonkeyPatch

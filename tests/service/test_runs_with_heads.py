@@ -10,6 +10,7 @@ import pytest
 from specpair.options import Drafter
 from specpair.rpc.messages import drafter_to_proto
 from tests.service.distributions import RULES
+from tests.service.metrics_load import total
 from tests.service.test_runs_of_outputs import INTERVALS, calls
 from tests.services import Generated, RunningPair, engine_config, running_pair
 from tests.tiny_heads import make_head
@@ -106,3 +107,20 @@ async def test_rejected_tokens_and_rounds_are_told_one_by_one(pairs: dict[str, R
         before = calls(pairs["runs"])
         _, runs = await both(pairs, num_speculative_tokens=2, temperature=1.0, seed=7, **{field: True})
         assert calls(pairs["runs"]) - before > 0.8 * runs.summary.speculation.round_count  # the last are not promised
+
+
+async def test_what_the_head_takes_is_time_of_the_draft(pairs: dict[str, RunningPair]) -> None:
+    """And no longer of the target, which says how much of its computation it was."""
+
+    def times(pair: RunningPair) -> list[float]:
+        name = "specpair_round_time_seconds"
+        return [total(pair.front_end.registry, f"{name}_{each}", part="draft") for each in ("count", "sum")]
+
+    for pair in pairs.values():
+        before = times(pair)
+        made = await pair.generate(PROMPT, COUNT, ignore_eos=True, num_speculative_tokens=0, temperature=0.0)
+        assert times(pair) == before
+        made = await pair.generate(PROMPT, COUNT, ignore_eos=True, num_speculative_tokens=3, temperature=0.0)
+        count, seconds = (now - then for now, then in zip(times(pair), before, strict=True))
+        assert count == made.summary.speculation.draft_round_count > 0
+        assert 0.0 < seconds < made.summary.total_time_us * 1e-6

@@ -69,6 +69,30 @@ def test_outputs_probe_together() -> None:
     assert probes and all(sorted(lengths) == [0] * (16 - MOST_JOINING) + [1] * MOST_JOINING for lengths in probes)
 
 
+def ready_to_probe() -> OutputLength:
+    """An output whose proposals did not pay, with a credit for probes."""
+    (output,) = entered(controller_of(CHEAP_ROWS), 1)
+    for _ in range(400):
+        run_round([output])
+    output._group.probes._credit = 3.0
+    return output
+
+
+def test_an_output_whose_probe_is_still_to_come_makes_no_other() -> None:
+    output = ready_to_probe()
+    assert not any(output.decide(4, may_probe=False).is_probe for _ in range(2 * IDLE_ROUNDS))
+    assert any(output.decide(4).is_probe for _ in range(2 * IDLE_ROUNDS))
+
+
+def test_a_call_that_a_probe_takes_is_paid_for() -> None:
+    """By what it is longer than a round of a run."""
+    output = ready_to_probe()
+    assert any(output.decide(4).is_probe for _ in range(2 * IDLE_ROUNDS))
+    credit = output._group.probes._credit
+    output.pay_delay(SimulatedRound(0, 0, 0, 22.0, 22.0, 0.0, 0.0, 21.0, 1))
+    assert output._group.probes._credit == pytest.approx(credit - 1.0, abs=0.1)
+
+
 def promise(outputs: list[OutputLength], decisions: list[Decision]) -> None:
     """Those that do not propose promise it, and so do probes, which are followed by a plain round."""
     for output, decision in zip(outputs, decisions, strict=True):

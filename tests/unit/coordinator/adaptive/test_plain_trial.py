@@ -52,3 +52,12 @@ def test_it_says_for_how_many_rounds_of_each_output_proposals_stay_off() -> None
     for _ in range(4):
         trial.add(1.0, 1.0, 3, was_asked=False)
     assert trial.rounds_left(3) == left - 1
+
+
+def test_rounds_that_were_on_their_way_are_no_part_of_a_trial() -> None:
+    """A run of a head may have more of them than a trial has rounds."""
+    trial = PlainTrial()
+    propose(trial)
+    for _ in range(2 * ROUNDS):
+        trial.add(2.0, 1.0, 1, was_asked=True)
+    assert off(trial, 0.3) == ROUNDS + FIRST_HOLD

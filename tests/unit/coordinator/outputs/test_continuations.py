@@ -55,7 +55,7 @@ def one_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     """Adaptive outputs make one probe."""
     ready = list[bool]()
 
-    def choose(self: OutputLength, longest: int, *, is_ready: bool, is_due: bool) -> Decision:
+    def choose(self: OutputLength, longest: int, *, is_ready: bool, is_due: bool, may_probe: bool) -> Decision:
         ready.append(is_ready)
         is_probe = is_ready and (is_due or ready.count(True) == PROBE)
         return Decision(1, is_probe=True) if is_probe else Decision(0, opens_draft=not is_ready)

@@ -1,13 +1,16 @@
 """What the target is asked to propose, and what of it the next round takes."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.adaptive import Decision
+from coordinator.adaptive import Decision, LengthController, OutputLength
+from coordinator.adaptive.group import Group
+from coordinator.adaptive.outcome import RoundOutcome
 from coordinator.outputs.own_proposals import OwnProposals, beginning
 from coordinator.outputs.round import Round
-from coordinator.peers import NO_ORDER, OwnOrder
-from specpair.options import Rule
+from coordinator.peers import NO_ORDER, CallTimes, OwnOrder, RunCounts, Verdict
+from specpair.options import Drafter, Rule
 from specpair.v1.proposal_pb2 import Proposal
 
 
@@ -38,14 +41,98 @@ def test_the_first_call_has_one_round_and_those_after_it_runs() -> None:
 
 
 def test_probes_and_the_last_rounds_of_a_trial_come_alone() -> None:
-    own, probe = OwnProposals(0.5), plain_round()
-    own.order(probe, 8, Decision(1, is_probe=True), 90)
+    own = OwnProposals(0.5)
+    own.order(plain_round(), 8, Decision(0), 90)
+    own.order(probe := plain_round(), 8, Decision(1, is_probe=True), 90)
     assert probe.following_order == OwnOrder(1)
     own.order(plain_round(), 8, Decision(0), 90)
     own.order(trial := plain_round(), 8, Decision(0), 90, plain_rounds=4)
     assert trial.following_order == OwnOrder(0, run_length=4, run_seconds=0.5)
     own.order(lost := plain_round(), 8, Decision(3), 90, plain_rounds=4)
     assert lost.following_order is not None and lost.following_order.run_length > 4
+
+
+def test_the_first_call_may_order_a_probe_which_is_made_once() -> None:
+    own, first = OwnProposals(0.5), plain_round()
+    own.order(first, 8, Decision(1, is_probe=True), 90)
+    assert first.order == OwnOrder(1)
+    assert first.following_order == OwnOrder(0, run_length=16, run_seconds=0.5)
+
+
+class Told(OutputLength):
+    """Wants probes, and notes what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__(Group(LengthController()._workload(Drafter.MEDUSA)), fixed=None, is_greedy=True)
+        self.may_probe: list[bool] = []
+        self.learned: list[str] = []
+
+    def decide(self, longest: int, *, is_ready: bool = True, may_probe: bool = True) -> Decision:
+        self.may_probe.append(may_probe)
+        return Decision(1, is_probe=True) if may_probe else Decision(0)
+
+    def use(self, decision: Decision) -> None:
+        self.learned.append(f"use {decision.length}")
+
+    def add(self, outcome: RoundOutcome) -> None:
+        self.learned.append(f"add {outcome.accepted_count}")
+
+    def pay_delay(self, outcome: RoundOutcome) -> None:
+        self.learned.append("pay")
+
+
+def test_a_probe_is_decided_on_once_the_one_before_is_judged() -> None:
+    own, length = OwnProposals(0.5), Told()
+    own.order(plain_round(), 8, Decision(0), 90)
+    orders = []
+    for step in range(2, 7):
+        own.take(begun := plain_round(step), 8, length, 90, 8)
+        orders.append(begun.order.count)
+    assert length.may_probe == [True, False, False, True, False]
+    assert orders == [0, 1, 0, 0, 1]
+
+
+def test_a_probe_for_which_there_is_no_room_is_none() -> None:
+    own, length, last = OwnProposals(0.5), Told(), plain_round()
+    own.order(last, 0, Decision(1, is_probe=True), 90)
+    own.learn(last, length, is_first=True)
+    assert last.order.count == 0 and length.learned == ["add 0"]
+
+
+def test_what_is_learned_of_a_run_goes_by_the_order_of_its_rounds() -> None:
+    """The first one had its proposal by the order before. The call that orders a probe is one that a run would have
+    saved."""
+    own, length = OwnProposals(0.5), Told()
+    own.order(plain_round(), 8, Decision(0), 90)
+    for step, learned in ((2, ["add 0", "use 0", "add 0"]), (3, ["add 0", "pay"]), (4, ["add 0", "use 0", "add 0"])):
+        own.take(judged := plain_round(step), 8, length, 90, 8)
+        length.learned.clear()
+        own.learn(judged, length, is_first=True)
+        if step != 3:
+            own.learn(judged, length, is_first=False)
+        assert length.learned == learned, step
+
+
+def test_what_a_head_takes_to_propose_is_time_of_the_round_that_judges_it() -> None:
+    """In a run as between calls; neither the target's computation nor a round without a proposal has any of it."""
+    own = OwnProposals(0.5)
+    length = OutputLength(Group(LengthController()._workload(Drafter.MEDUSA)), fixed=2, is_greedy=True)
+    times = CallTimes(started_at=0.0, elapsed=6.0, queue=0.0, compute=6.0)
+    counts = (RunCounts(2, 1), RunCounts(0, 0))
+    before = Verdict(path=(), next_token_id=4, times=times, proposal=Proposal(token_ids=[7, 8]), proposing_time=0.5)
+    verdict = Verdict(path=(0,), next_token_id=4, times=times, run_ids=(1, 2, 3), run_counts=counts, proposing_time=3.0)
+    own.order(Round(step=1, rule=Rule.BLOCK), 8, Decision(2), 90)
+    own.keep(before)
+    judged = Round(step=2, rule=Rule.BLOCK)
+    own.take(judged, 8, length, 90, 8)
+    judged.pass_count = verdict.pass_count
+    judged.end(verdict, 9.0, 0.0)
+    rounds = judged.passes()
+    assert [one.draft_elapsed for one in rounds] == pytest.approx([0.5, 1.0, 0.0])
+    assert [one.draft_compute for one in rounds] == [pytest.approx(0.5), pytest.approx(1.0), None]
+    assert [one.elapsed for one in rounds] == pytest.approx([2.5, 3.0, 2.0])
+    assert [one.verify_compute for one in rounds] == pytest.approx([1.0] * 3)
+    assert sum(one.period for one in rounds) == pytest.approx(9.0)
 
 
 def test_after_a_failure_rounds_come_alone() -> None:

@@ -219,7 +219,7 @@ async def test_single_tokens_while_the_draft_is_opened_say_nothing_of_plain_roun
 async def test_a_promised_run_is_kept_where_proposals_begin_to_pay(monkeypatch: pytest.MonkeyPatch) -> None:
     rounds = list[bool]()
 
-    def choose(self: OutputLength, longest: int, *, is_ready: bool, is_due: bool) -> Decision:
+    def choose(self: OutputLength, longest: int, *, is_ready: bool, is_due: bool, may_probe: bool) -> Decision:
         rounds.append(is_ready)
         return Decision(min(3, longest)) if is_ready and len(rounds) > 6 else Decision(0, opens_draft=not is_ready)
 

@@ -60,7 +60,7 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     """Adaptive outputs that propose nothing and have one shadow proposal."""
     rounds, recorder = list[bool](), Recorder()
 
-    def choose(self: OutputLength, longest: int, *, is_ready: bool, is_due: bool) -> Decision:
+    def choose(self: OutputLength, longest: int, *, is_ready: bool, is_due: bool, may_probe: bool) -> Decision:
         rounds.append(self._has_shadows)
         return Decision(0, shadow_length=LENGTH if rounds.count(True) == AT else 0)
 

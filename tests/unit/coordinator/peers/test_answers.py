@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from coordinator.peers.answers import accepted_path, early_call_times, forced_tokens
+from coordinator.peers.answers import CallTimes, accepted_path, early_call_times, forced_tokens, proposing_time
 from specpair.errors import SpecpairError
 from specpair.v1.proposal_pb2 import Proposal
 from specpair.v1.target_service_pb2 import VerifyProposalResponse
@@ -42,6 +42,12 @@ def test_a_call_that_was_sent_early_counts_from_when_it_was_needed() -> None:
     assert early[:4] == pytest.approx((now - 0.5, 0.5, 0.2, 0.3), abs=0.05), "it waited after it was made"
     before = early_call_times(now - 0.1, answer)
     assert before[:4] == pytest.approx((now - 0.3, 0.3, 0.0, 0.3), abs=0.05), "its computation began before that"
+
+
+def test_what_proposing_took_is_a_part_of_the_computation() -> None:
+    times = CallTimes(started_at=0.0, elapsed=0.4, queue=0.0, compute=0.3)
+    taken = [proposing_time(VerifyProposalResponse(proposing_time_us=each), times) for each in (0, 200_000, 2**64 - 1)]
+    assert taken == pytest.approx([0.0, 0.2, 0.3])
 
 
 def test_a_target_names_no_more_forced_tokens_than_were_asked_for() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
+from specpair.engine import turns
 from specpair.engine.device_thread import DeviceThread
 from specpair.engine.engine import Engine
 from specpair.engine.gathering import FIRST_COUNT, MOST_SPARE, Gathering
@@ -95,7 +96,8 @@ async def check_empty(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("kind", CACHES)
-async def test_branches_go_on_from_what_their_parent_has(kind: str) -> None:
+async def test_branches_go_on_from_what_their_parent_has(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "FORK_SECONDS", TIMEOUT)  # on a busy machine a copy may take longer than all may
     runner = Recorder(make_cache(kind, 64))
     engine = await started(runner)
     parent = await filled(engine, PROMPT)
