@@ -56,8 +56,11 @@ class Acceptance:
         self._add_shares(ended)
         if ended.answer is not None and ended.answer.guesses is not None:
             self.guesses = ended.answer.guesses.plus(self.guesses or GuessCounts())
-        for one in ended.passes() if ended.judged.run_counts else [ended]:
+        first, *later = ended.passes() if ended.judged.run_counts else [ended]
+        self._add_proposal(first)
+        for one in later:
             self._add_proposal(one)
+            self.draft_time += one.draft_compute or 0.0
 
     def _add_proposal(self, ended: Round) -> None:
         drafted_count, accepted_count = ended.drafted_count, ended.accepted_count

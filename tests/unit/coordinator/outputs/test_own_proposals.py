@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from coordinator.adaptive import Decision, LengthController, OutputLength
 from coordinator.adaptive.group import Group
 from coordinator.adaptive.outcome import RoundOutcome
+from coordinator.outputs.acceptance import Acceptance
 from coordinator.outputs.own_proposals import OwnProposals, beginning
 from coordinator.outputs.round import Round
 from coordinator.peers import NO_ORDER, CallTimes, OwnOrder, RunCounts, Verdict
@@ -133,6 +134,9 @@ def test_what_a_head_takes_to_propose_is_time_of_the_round_that_judges_it() -> N
     assert [one.elapsed for one in rounds] == pytest.approx([2.5, 3.0, 2.0])
     assert [one.verify_compute for one in rounds] == pytest.approx([1.0] * 3)
     assert sum(one.period for one in rounds) == pytest.approx(9.0)
+    acceptance = Acceptance()
+    acceptance.add(judged)
+    assert (acceptance.draft_time, acceptance.verify_time) == pytest.approx((1.5, 3.0))
 
 
 def test_after_a_failure_rounds_come_alone() -> None:
