@@ -48,12 +48,12 @@ class SelfDrafter:
         """Whether it may draft trees."""
         return self._tree_tokens > 0
 
-    def draft(self, works: list[VerifyWork]) -> None:
-        """Gives each work with a verdict that asked for one a proposal. A failure leaves them without. All of them wait
-        for it, also those that asked for none."""
+    def draft(self, works: list[VerifyWork]) -> float:
+        """Gives each work with a verdict that asked for one a proposal. A failure leaves them without. Returns the
+        seconds that it took, for which the whole pass waits."""
         asked = [work for work in works if work.done and work.error is None and self._count(work) > 0]
         if not asked:
-            return
+            return 0.0
         started = time.perf_counter()
         ways: dict[Draw, list[tuple[VerifyWork, OwnDraft]]] = {}
         for work in asked:
@@ -61,9 +61,7 @@ class SelfDrafter:
             ways.setdefault(self._way(work, draft), []).append((work, draft))
         for draw, begun in ways.items():
             self._attempt(begun, draw)
-        elapsed = time.perf_counter() - started
-        for work in works:
-            work.proposing_time += elapsed
+        return time.perf_counter() - started
 
     def _attempt(self, begun: list[tuple[VerifyWork, OwnDraft]], draw: Draw) -> None:
         works, drafts = [work for work, _ in begun], [draft for _, draft in begun]

@@ -241,7 +241,10 @@ class Verifier(ModelHost[Verdict]):
         self._advance(works, logits)
         judged = [work for work in works if isinstance(work, VerifyWork) and work.unjudged is None]
         if self._drafter is not None:
-            self._drafter.draft(judged)
+            seconds = self._drafter.draft(judged)
+            for work in works:
+                if isinstance(work, VerifyWork):
+                    work.proposing_time += seconds
         for work in judged:
             if work.has_next and work.error is None:
                 work.begin_next(self.facts.vocab_size)

@@ -307,8 +307,10 @@ class OutputLength:
 
     def _pay(self, outcome: RoundOutcome, expected: float) -> None:
         """Pays for its share of the probes that were made together."""
-        group, probes = self._group, self._group.probes
-        self._spend(outcome, outcome.drafted_count, expected - 1.0)
+        group, workload, probes = self._group, self._workload, self._group.probes
+        joined, late = min(group.count, probes.begun_count), outcome.elapsed / self._plain_time - 1.0
+        cost = price(workload.times(), workload.load, joined, late=late, rows=joined * outcome.drafted_count) / joined
+        probes.spend(cost - (expected - 1.0), group.count)
         if outcome.drafted_count:
             probes.settle(outcome.draft_elapsed)
         if outcome.asked:
@@ -317,16 +319,9 @@ class OutputLength:
 
     def pay_delay(self, outcome: RoundOutcome) -> None:
         """Pays for a plain round that came in a call of its own, where it would have been one of a run, because a head
-        of the target had to be asked for a probe in it."""
-        if self._plain_time:
-            self._spend(outcome, rows=0)
-
-    def _spend(self, outcome: RoundOutcome, rows: int, gained: float = 0.0) -> None:
-        """Pays this output's share of what the delay and so many rows cost all outputs."""
-        group, workload, probes = self._group, self._workload, self._group.probes
-        joined, late = min(group.count, probes.begun_count), outcome.elapsed / self._plain_time - 1.0
-        cost = price(workload.times(), workload.load, joined, late=late, rows=joined * rows) / joined
-        probes.spend(cost - gained, group.count)
+        of the target had to be asked for a probe in it. No other output waits for that."""
+        if self._plain_time and not outcome.asked:
+            self._group.probes.spend(outcome.elapsed / self._plain_time - 1.0, self._group.count)
 
     def _set_probe(self, *, is_probe: bool = False, is_due: bool = False) -> None:
         probes = self._group.probes

@@ -100,9 +100,9 @@ class PassCosts:
         """Adds a pass with so many rows, whose sequences have so many tokens in the cache, while so many outputs ran;
         returns its time relative to what they cost.
 
-        Every output in it reports the same: all but the first are skipped, and get None.
+        Every output in it reports the same: all but the first are skipped, and get None; so does a pass without a time.
         """
-        if (rows, seconds) in self._reported:
+        if (rows, seconds) in self._reported or seconds <= 0.0:
             return None
         self._reported.append((rows, seconds))
         speed = seconds / self._relative(rows, cached_count)

@@ -56,8 +56,9 @@ class PlainTrial:
         if self._held:
             self._held -= 1
         elif self._left:
-            if was_asked:
-                return  # it was on its way when the trial began, as whole runs of a head may be
+            if was_asked:  # it was on its way when the trial began, as whole runs of a head may be, and beside others
+                self._begin(load)
+                return
             self._left -= 1
             if load == 1 or self._left < (ROUNDS - SETTLING) * load:
                 self._plain.append(elapsed)

@@ -35,6 +35,8 @@ class OwnProposals:
         self._offered: Proposal | None = None
         self._times: CallTimes = no_time()
         """Of what was offered."""
+        self._cuts_run = False
+        """Whether the latest call has one round, where it would have had more, because it orders a probe."""
 
     def take(self, begun: Round, longest: int, length: OutputLength, left: int, after: int) -> None:
         """Gives a round its proposal, cut to `longest` tokens, and orders the next one, of `after` tokens at most,
@@ -43,9 +45,9 @@ class OwnProposals:
         decision, offered = self._decision, self._offered
         length.use(decision)
         begun.asked_count = min(decision.length, longest)
+        begun.proposing_before = self._times.compute
         if offered is not None and begun.asked_count:
             begun.take(Proposed(proposal=beginning(offered, begun.asked_count), times=self._times))
-            begun.proposing_before = self._times.compute
         self.order(begun, after, newest, left, length.plain_rounds)
 
     def order(self, begun: Round, longest: int, newest: Decision, left: int, plain_rounds: int | None = None) -> None:
@@ -60,6 +62,7 @@ class OwnProposals:
         begun.order = order.within(left, begun.depth, longest)
         count = begun.order.count
         self._decision = decision._replace(length=count, is_probe=decision.is_probe and count > 0)
+        self._cuts_run = self._decision.is_probe and self._run_seconds > 0.0 and left > 2
         after = left - begun.most_tokens
         if not newest.length and plain_rounds is not None:
             after = min(after, 2 * plain_rounds)
@@ -78,7 +81,7 @@ class OwnProposals:
         if not is_first:
             length.use(self._decision)
         length.add(judged)
-        if self._decision.is_probe:
+        if self._cuts_run:
             length.pay_delay(judged)
 
     def give_up_runs(self, begun: Round) -> None:
@@ -91,7 +94,8 @@ class OwnProposals:
 
     def keep(self, verdict: Verdict) -> None:
         """Keeps what came with the verdict, which has just come."""
-        self._offered, self._times = verdict.proposal, time_until_now(verdict.proposing_share)
+        seconds = verdict.proposing_share if self._decision.length else 0.0  # else it was for others
+        self._offered, self._times = verdict.proposal, time_until_now(seconds)
 
 
 def order_by(decision: Decision) -> OwnOrder:

@@ -97,11 +97,17 @@ class Round:
         pause = self.began_at - followed_at
         self.period = now - followed_at
         elapsed = self.period - pause + min(pause, LONGEST_PAUSE)
-        self.elapsed = max(elapsed - verdict.proposing_time, 0.0) + self.proposing_before
+        for_next = verdict.proposing_time if self.order.count else 0.0  # else it waited for a proposal of others
+        self.elapsed = max(elapsed - for_next, 0.0) + self.proposing_before
         if self.proposed is not None and self.proposed.asked_for is not None:
             waited = max(self.proposed.asked_for - verdict.begun_before, 0.0)
             self.answer = self.proposed = replace(self.proposed, waited=waited)
         self._add_up(self.proposed, verdict)
+
+    @property
+    def _proposing_share(self) -> float:
+        """What a head took in each round of a run to propose for the one after it."""
+        return self.judged.proposing_share if self.order.count else 0.0
 
     @property
     def most_tokens(self) -> int:
@@ -124,24 +130,23 @@ class Round:
             rollback_time=self.rollback_time / count,
             pass_count=1,
         )
-        if not self.judged.run_counts and not self.is_refused:
+        if not (self.judged.run_counts or self.proposed or before or self.is_refused):
             return [share] * self.pass_count
-        later = replace(share, elapsed=own)
+        later = replace(share, elapsed=own + self._proposing_share)
         return [share, *(later._judged_in_run(counts) for counts in self.judged.run_rounds[: self.pass_count - 1])]
 
     def _judged_in_run(self, counts: RunCounts) -> "Round":
         """A later round of the same run. A proposal that was refused is that of the first one."""
         proposed_count, accepted_count = counts
-        proposing = self.judged.proposing_share if proposed_count else 0.0
-        proposed = Proposed(proposal=Proposal(), times=time_until_now(proposing)) if proposed_count else None
+        times = time_until_now(self._proposing_share)
+        proposed = Proposed(proposal=Proposal(), times=times) if proposed_count else None
         return replace(
             self,
-            elapsed=self.elapsed + proposing,
             asked_count=self.order.count,
             answer=proposed,
             proposed=proposed,
             is_refused=False,
-            draft_compute=None if proposed is None else proposing,
+            draft_compute=None if proposed is None else times.compute,
             drafted_count=proposed_count,
             depth=proposed_count,
             accepted_count=accepted_count,

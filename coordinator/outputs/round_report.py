@@ -46,7 +46,7 @@ class RoundReport:
             target_probabilities=tuple(verdict.target_probabilities),
             draft_probabilities=tuple(verdict.draft_probabilities),
             draft=proposed.times if proposed is not None and judged.drafted_count else None,
-            verify=verdict.times,
+            verify=verdict.times_alone,
             batch_token_count=verdict.batch_token_count,
             ahead=judged.ahead,
             shares=tuple(judged.shares),

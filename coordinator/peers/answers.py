@@ -74,8 +74,10 @@ def early_call_times(started_at: float, answer: SaysTimes) -> CallTimes:
 
 
 def proposing_time(answer: target_service_pb2.VerifyProposalResponse, times: CallTimes) -> float:
-    """Seconds of the target's computation in which its own head proposed; no more than that took."""
-    return min(answer.proposing_time_us * 1e-6, times.compute)
+    """Seconds of the target's computation in which its own head proposed; a repeated call is answered sooner than that
+    took, and has as large a share of it."""
+    share = answer.proposing_time_us / answer.compute_time_us if answer.compute_time_us else 0.0
+    return min(share, 1.0) * times.compute
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,8 +205,14 @@ class Verdict:
         return 1 + len(self.run_counts or self.run_ids)
 
     @property
+    def times_alone(self) -> CallTimes:
+        """Its times without what a head took to propose, at the end of the call."""
+        times, proposing = self.times, self.proposing_time
+        return times._replace(elapsed=times.elapsed - proposing, compute=times.compute - proposing)
+
+    @property
     def proposing_share(self) -> float:
-        """The same for one of its passes."""
+        """`proposing_time` for one of its passes."""
         return self.proposing_time / self.pass_count
 
     @property

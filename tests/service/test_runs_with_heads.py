@@ -124,3 +124,11 @@ async def test_what_the_head_takes_is_time_of_the_draft(pairs: dict[str, Running
         count, seconds = (now - then for now, then in zip(times(pair), before, strict=True))
         assert count == made.summary.speculation.draft_round_count > 0
         assert 0.0 < seconds < made.summary.total_time_us * 1e-6
+
+
+async def test_a_report_shows_the_heads_time_after_the_targets(pairs: dict[str, RunningPair]) -> None:
+    fields = {"ignore_eos": True, "num_speculative_tokens": 2, "include_rounds": True, "temperature": 0.0}
+    made = await pairs["runs"].generate(PROMPT, COUNT, **fields)
+    for before, after in zip(made.rounds[:-2], made.rounds[1:-1], strict=True):
+        assert after.draft.compute_us > 0
+        assert after.draft.start_us >= before.verify.start_us + before.verify.elapsed_us - 1, "but for rounding"

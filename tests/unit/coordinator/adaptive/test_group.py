@@ -90,6 +90,7 @@ def test_a_call_that_a_probe_takes_is_paid_for() -> None:
     assert any(output.decide(4).is_probe for _ in range(2 * IDLE_ROUNDS))
     credit = output._group.probes._credit
     output.pay_delay(SimulatedRound(0, 0, 0, 22.0, 22.0, 0.0, 0.0, 21.0, 1))
+    output.pay_delay(SimulatedRound(1, 1, 0, 22.0, 22.0, 0.0, 0.0, 21.0, 2))  # that is no plain round
     assert output._group.probes._credit == pytest.approx(credit - 1.0, abs=0.1)
 
 

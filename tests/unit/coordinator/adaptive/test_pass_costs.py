@@ -146,3 +146,10 @@ def test_cached_tokens_take_time_that_rows_do_not() -> None:
         passes.add(16, 18.0 + i * 1e-9, 1000)
     assert passes.time(16) - passes.time(1) == pytest.approx(4.0, rel=0.01)
     assert passes.time(16, 2000) == pytest.approx(28.0, rel=0.01)
+
+
+def test_a_pass_without_a_time_is_none() -> None:
+    """As of an answer that came from memory."""
+    passes = published((1, 10.0), (8, 12.0))
+    assert passes.add(2, 0.0) is None
+    assert passes.add(3, 11.0) is not None

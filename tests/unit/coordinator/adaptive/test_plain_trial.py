@@ -61,3 +61,18 @@ def test_rounds_that_were_on_their_way_are_no_part_of_a_trial() -> None:
     for _ in range(2 * ROUNDS):
         trial.add(2.0, 1.0, 1, was_asked=True)
     assert off(trial, 0.3) == ROUNDS + FIRST_HOLD
+
+
+def test_rounds_beside_those_on_their_way_are_no_part_of_it_either() -> None:
+    """One output is plain at once, another has a run under way, which slows both."""
+    trial = PlainTrial()
+    while not trial.is_on:
+        trial.add(1.5, 1.9, 2, was_asked=True)
+    for _ in range(2 * ROUNDS - 1):
+        trial.add(1.0, 1.9, 2, was_asked=False)
+    trial.add(1.5, 1.9, 2, was_asked=True)
+    count = 0
+    while trial.is_on:
+        trial.add(1.0, 1.0, 2, was_asked=False)
+        count += 1
+    assert count == 2 * (ROUNDS + FIRST_HOLD)

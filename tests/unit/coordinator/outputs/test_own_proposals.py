@@ -7,9 +7,11 @@ from hypothesis import strategies as st
 from coordinator.adaptive import Decision, LengthController, OutputLength
 from coordinator.adaptive.group import Group
 from coordinator.adaptive.outcome import RoundOutcome
+from coordinator.metrics import RoundKind
 from coordinator.outputs.acceptance import Acceptance
 from coordinator.outputs.own_proposals import OwnProposals, beginning
 from coordinator.outputs.round import Round
+from coordinator.outputs.round_report import RoundReport
 from coordinator.peers import NO_ORDER, CallTimes, OwnOrder, RunCounts, Verdict
 from specpair.options import Drafter, Rule
 from specpair.v1.proposal_pb2 import Proposal
@@ -100,6 +102,16 @@ def test_a_probe_for_which_there_is_no_room_is_none() -> None:
     assert last.order.count == 0 and length.learned == ["add 0"]
 
 
+@pytest.mark.parametrize(("seconds", "left"), [(0.0, 90), (0.5, 1)])
+def test_a_probe_is_not_paid_twice_where_rounds_come_alone(seconds: float, left: int) -> None:
+    own, length = OwnProposals(seconds), Told()
+    own.order(plain_round(), 8, Decision(0), left)
+    for step in range(2, 6):
+        own.take(judged := plain_round(step), 8, length, left, 8)
+        own.learn(judged, length, is_first=True)
+    assert "pay" not in length.learned
+
+
 def test_what_is_learned_of_a_run_goes_by_the_order_of_its_rounds() -> None:
     """The first one had its proposal by the order before. The call that orders a probe is one that a run would have
     saved."""
@@ -114,29 +126,57 @@ def test_what_is_learned_of_a_run_goes_by_the_order_of_its_rounds() -> None:
         assert length.learned == learned, step
 
 
+TIMES = CallTimes(started_at=0.0, elapsed=6.0, queue=0.0, compute=6.0)
+
+
+def ended(own: OwnProposals, verdict: Verdict, longest: int = 8) -> Round:
+    """A round with what was offered with a verdict before, whose head had taken half a second for it; it took 9 s."""
+    length = OutputLength(Group(LengthController()._workload(Drafter.MEDUSA)), fixed=2, is_greedy=True)
+    before = Verdict(path=(), next_token_id=4, times=TIMES, proposal=Proposal(token_ids=[7, 8]), proposing_time=0.5)
+    own.keep(before)
+    judged = plain_round(2)
+    own.take(judged, 8, length, 90, longest)
+    judged.pass_count = verdict.pass_count
+    judged.end(verdict, 9.0, 0.0)
+    return judged
+
+
 def test_what_a_head_takes_to_propose_is_time_of_the_round_that_judges_it() -> None:
     """In a run as between calls; neither the target's computation nor a round without a proposal has any of it."""
     own = OwnProposals(0.5)
-    length = OutputLength(Group(LengthController()._workload(Drafter.MEDUSA)), fixed=2, is_greedy=True)
-    times = CallTimes(started_at=0.0, elapsed=6.0, queue=0.0, compute=6.0)
+    own.order(plain_round(), 8, Decision(2), 90)
     counts = (RunCounts(2, 1), RunCounts(0, 0))
-    before = Verdict(path=(), next_token_id=4, times=times, proposal=Proposal(token_ids=[7, 8]), proposing_time=0.5)
-    verdict = Verdict(path=(0,), next_token_id=4, times=times, run_ids=(1, 2, 3), run_counts=counts, proposing_time=3.0)
-    own.order(Round(step=1, rule=Rule.BLOCK), 8, Decision(2), 90)
-    own.keep(before)
-    judged = Round(step=2, rule=Rule.BLOCK)
-    own.take(judged, 8, length, 90, 8)
-    judged.pass_count = verdict.pass_count
-    judged.end(verdict, 9.0, 0.0)
+    verdict = Verdict(path=(0,), next_token_id=4, times=TIMES, run_ids=(1, 2, 3), run_counts=counts, proposing_time=3.0)
+    judged = ended(own, verdict)
     rounds = judged.passes()
     assert [one.draft_elapsed for one in rounds] == pytest.approx([0.5, 1.0, 0.0])
     assert [one.draft_compute for one in rounds] == [pytest.approx(0.5), pytest.approx(1.0), None]
-    assert [one.elapsed for one in rounds] == pytest.approx([2.5, 3.0, 2.0])
+    assert [one.elapsed for one in rounds] == pytest.approx([2.5, 3.0, 3.0]), "the last asked for one in vain"
     assert [one.verify_compute for one in rounds] == pytest.approx([1.0] * 3)
     assert sum(one.period for one in rounds) == pytest.approx(9.0)
     acceptance = Acceptance()
     acceptance.add(judged)
     assert (acceptance.draft_time, acceptance.verify_time) == pytest.approx((1.5, 3.0))
+    report = RoundReport.of(judged, 0.0)
+    assert (report.verify.elapsed, report.verify.compute) == (3.0, 3.0)
+
+
+def test_of_a_run_that_begins_with_a_proposal_the_other_rounds_are_plain() -> None:
+    own = OwnProposals(0.5)
+    own.order(plain_round(), 8, Decision(2), 90)
+    judged = ended(own, Verdict(path=(0,), next_token_id=4, times=TIMES, run_ids=(1, 2)), longest=0)
+    rounds = judged.passes()
+    assert [one.kind for one in rounds] == [RoundKind.DRAFT, RoundKind.PLAIN, RoundKind.PLAIN]
+    assert [(one.drafted_count, one.accepted_count, one.asked) for one in rounds] == [(2, 1, 2), (0, 0, 0), (0, 0, 0)]
+    assert [one.elapsed for one in rounds] == pytest.approx([3.5, 3.0, 3.0])
+
+
+def test_the_time_of_a_proposal_for_others_stays_where_it_was_waited_for() -> None:
+    """It is no time of the target's pass, and of no round of this output."""
+    own = OwnProposals(0.5)
+    own.order(plain_round(), 0, Decision(0), 90)
+    judged = ended(own, Verdict(path=(), next_token_id=4, times=TIMES, proposing_time=2.0), longest=0)
+    assert (judged.elapsed, judged.verify_compute, judged.proposing_before) == (9.0, 4.0, 0.0)
 
 
 def test_after_a_failure_rounds_come_alone() -> None:

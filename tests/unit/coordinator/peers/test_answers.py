@@ -46,8 +46,13 @@ def test_a_call_that_was_sent_early_counts_from_when_it_was_needed() -> None:
 
 def test_what_proposing_took_is_a_part_of_the_computation() -> None:
     times = CallTimes(started_at=0.0, elapsed=0.4, queue=0.0, compute=0.3)
-    taken = [proposing_time(VerifyProposalResponse(proposing_time_us=each), times) for each in (0, 200_000, 2**64 - 1)]
-    assert taken == pytest.approx([0.0, 0.2, 0.3])
+
+    def taken(proposing: int, compute: int = 300_000) -> float:
+        return proposing_time(VerifyProposalResponse(proposing_time_us=proposing, compute_time_us=compute), times)
+
+    assert [taken(each) for each in (0, 200_000, 2**64 - 1)] == pytest.approx([0.0, 0.2, 0.3])
+    assert taken(200_000, 600_000) == pytest.approx(0.1), "of an answer from memory, which came sooner"
+    assert taken(200_000, 0) == 0.0
 
 
 def test_a_target_names_no_more_forced_tokens_than_were_asked_for() -> None:
