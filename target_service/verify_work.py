@@ -103,8 +103,6 @@ class Verdict:
     """Seconds before the first forward pass."""
     compute_time: float
     """Seconds from the first forward pass to the verdict, without a wait for distributions that came later."""
-    proposing_time: float
-    """Seconds of these in which the target's own head proposed, for all sequences of its passes."""
     batch_token_count: int
     """Tokens in its largest forward pass, including those of other sequences; of a run in the mean of its passes."""
     target_probabilities: list[float]
@@ -113,6 +111,8 @@ class Verdict:
     """The draft's probabilities of the proposed tokens, if requested; empty if no distributions were sent."""
     rollback_time: float
     """Seconds that the cache took for the rollback."""
+    proposing_time: float = 0.0
+    """Of the compute time, seconds in which the target's own head proposed, for all sequences of its passes."""
     features: Tensor | None = None
     """`[layers, 1 + accepted, hidden]` float32, if requested: the hidden states after each requested layer, of the last
     committed token before the proposal and of each accepted token."""
