@@ -224,9 +224,9 @@ class OutputLength:
             self._longest, self._survivals = longest, None
         plan = workload.plan()
         length = min(count_above(self.survivals, plan.least), plan.longest)
-        if not length and not may_probe:
-            return PLAIN
         if not length:
+            if not may_probe:
+                return PLAIN
             if begins_round and not self._may_probe() and not plan.longest:
                 group.idle()
             is_joining = is_due or (

@@ -118,7 +118,7 @@ async def test_what_the_head_takes_is_time_of_the_draft(pairs: dict[str, Running
 
     for pair in pairs.values():
         before = times(pair)
-        made = await pair.generate(PROMPT, COUNT, ignore_eos=True, num_speculative_tokens=0, temperature=0.0)
+        await pair.generate(PROMPT, COUNT, ignore_eos=True, num_speculative_tokens=0, temperature=0.0)
         assert times(pair) == before
         made = await pair.generate(PROMPT, COUNT, ignore_eos=True, num_speculative_tokens=3, temperature=0.0)
         count, seconds = (now - then for now, then in zip(times(pair), before, strict=True))
