@@ -98,8 +98,6 @@ def not_supported(request: pb.VerifyProposalRequest, verifier: Verifier) -> str 
         return "next_proposal_count: this target has no head"
     if request.continuation.next_proposal_count and not verifier.has_head:
         return "continuation.next_proposal_count: this target has no head"
-    if max(request.run_length, request.continuation.run_length) > 1 and not verifier.longest_run:
-        return "run_length: this target's head proposes trees, each of which is judged by a call of its own"
     if request.proposal.parent_indices and verifier.no_trees:
         return f"proposal.parent_indices: {verifier.no_trees}"
     return None

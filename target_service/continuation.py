@@ -1,6 +1,6 @@
 """The call that a target goes on to by itself: the next one, once its verdict is known."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from specpair.rpc.messages import body_of
@@ -32,7 +32,6 @@ class Following:
     """The call that follows on another one, without what only the verdict on that says."""
 
     common: pb.VerifyProposalRequest
-    decode: Callable[[pb.VerifyProposalRequest], VerifyCall]
     vocab_size: int
     plain: VerifyCall
     """The call if the target proposes nothing, but for its step and position."""
@@ -47,22 +46,18 @@ class Following:
         return request
 
     def call(self, step: int, length: int, proposal: OwnProposal | None) -> VerifyCall:
-        """The same decoded. Only trees go through a message: the device thread makes a call for each sequence between
-        two passes."""
+        """The same decoded, without a message: the device thread makes a call for each sequence between two passes."""
+        known = self.plain._replace(step=step, base_length=length)
         if proposal is None:
-            return self.plain._replace(step=step, base_length=length)
-        if proposal.parents:
-            return self.decode(self.request(step, length, proposal))
+            return known
         tokens, kept_step = proposal.token_ids, None if proposal.rows is None else proposal.step
         draft = CountedRows.one_hot(tokens, self.vocab_size)
-        known = self.plain._replace(step=step, base_length=length)
-        return known._replace(proposed=tokens, draft=draft, kept_step=kept_step)
+        return known._replace(proposed=tokens, draft=draft, drawn=proposal.drawn, kept_step=kept_step)
 
 
 def take_sequel(
     request: pb.VerifyProposalRequest,
     stops: Iterable[int],
-    decode: Callable[[pb.VerifyProposalRequest], VerifyCall],
     verifier: Verifier,
 ) -> Sequel[Verdict] | None:
     """What follows the call, or may follow it; None if it is not known, as with forced tokens, which would come before
@@ -81,7 +76,7 @@ def take_sequel(
     if common is None:
         return None
     vocab_size = verifier.sequences.limits.vocab_size
-    following = Following(common, decode, vocab_size, plain_call(common, vocab_size))
+    following = Following(common, vocab_size, plain_call(common, vocab_size))
 
     def begin_on_device(before: VerifyWork) -> NextWork | None:
         length = len(before.sequence.tokens)

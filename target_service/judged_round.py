@@ -7,8 +7,13 @@ class JudgedRound(NamedTuple):
     """A verdict of a run, or the only one of a call."""
 
     proposed_count: int
+    """Of a tree the tokens of its longest path."""
     tokens: list[int]
     """The accepted tokens, and the target's own after them."""
+    tree_token_count: int = 0
+    """All tokens of a tree; 0 for a chain."""
+    ended_at_leaf: bool = False
+    """Whether a tree had no token after the accepted ones."""
 
     @property
     def accepted_count(self) -> int:

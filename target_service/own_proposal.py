@@ -1,6 +1,7 @@
 """A proposal that the target's own head made with a verdict."""
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Self
 
 import torch
@@ -14,6 +15,8 @@ from specpair.sequences.sequence import Sequence
 from specpair.speculation.count_row import CountRow
 from specpair.speculation.counted_rows import SentRows
 from specpair.speculation.outlook import Outlook
+from specpair.speculation.trees.drawn_tree import DrawnTree
+from specpair.speculation.trees.token_tree import TokenTree
 from specpair.wire.counts import encode_counts
 from specpair.wire.distributions import decode, encode_dense
 
@@ -95,6 +98,13 @@ class OwnProposal:
             message = encode_counts(draft.counts)
         rows = None if message is None else decode(message, draft.tokens, vocab_size)
         return cls(step=draft.step - 1, length=draft.length, token_ids=draft.tokens, parents=draft.parents, rows=rows)
+
+    @cached_property
+    def drawn(self) -> DrawnTree | None:
+        """The tree, whose tokens are certain; None for a chain."""
+        if not self.parents:
+            return None
+        return DrawnTree.certain(TokenTree(tokens=tuple(self.token_ids), parents=self.parents))
 
     @property
     def byte_count(self) -> int:

@@ -43,11 +43,6 @@ class SelfDrafter:
         self._vocab_size = vocab_size
         self._tree_tokens = tree_tokens
 
-    @property
-    def has_trees(self) -> bool:
-        """Whether it may draft trees."""
-        return self._tree_tokens > 0
-
     def draft(self, works: list[VerifyWork]) -> float:
         """Gives each work with a verdict that asked for one a proposal. A failure leaves them without. Returns the
         seconds that it took, for which the whole pass waits."""

@@ -4,7 +4,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
@@ -165,7 +165,7 @@ class TargetServicer(TargetServiceServicer):
     async def _verdict(self, request: pb.VerifyProposalRequest, traced: Span) -> Verdict:
         sequences, sequence_id, step = self._verifier.sequences, request.sequence_id, request.step
         stops = sequences.get(sequence_id).options.sampling.stop_token_ids
-        sequel = take_sequel(request, stops, self._decode, self._verifier)
+        sequel = take_sequel(request, stops, self._verifier)
         before = sequences.taken(sequence_id, step)
         body = await beside_the_loop(request, lambda: body_of(request))
         held = sequences.get(sequence_id)
@@ -216,14 +216,17 @@ class TargetServicer(TargetServiceServicer):
         )
 
 
-def run_fields(rounds: Sequence[JudgedRound]) -> dict[str, list[int]]:
+def run_fields(rounds: Sequence[JudgedRound]) -> dict[str, Any]:
     """What an answer says of the rounds of a run after the first."""
     if not rounds:
         return {}
-    fields = {"run_token_ids": [token for one in rounds for token in one.tokens]}
+    fields: dict[str, Any] = {"run_token_ids": [token for one in rounds for token in one.tokens]}
     if any(one.proposed_count for one in rounds):
         fields["run_proposed_counts"] = [one.proposed_count for one in rounds]
         fields["run_accepted_counts"] = [one.accepted_count for one in rounds]
+    if any(one.tree_token_count for one in rounds):
+        fields["run_tree_token_counts"] = [one.tree_token_count for one in rounds]
+        fields["run_ended_at_leaf"] = [one.ended_at_leaf for one in rounds]
     return fields
 
 

@@ -98,14 +98,9 @@ class Verifier(ModelHost[Verdict]):
             runs_beams=beams,
             goes_on_plain=True,
             takes_withheld_distributions=True,
-            longest_run=self.longest_run,
+            longest_run=MOST_RUN,
             sampling_defaults=self.sampling_defaults,
         )
-
-    @property
-    def longest_run(self) -> int:
-        """The most verdicts of one call; 0 for one alone. A tree of a head's is moved together between two calls."""
-        return 0 if self._drafter is not None and self._drafter.has_trees else MOST_RUN
 
     async def verify(self, call: VerifyCall, body: object, sequel: Sequel[Verdict] | None = None) -> Verdict:
         """The verdict on one call, computed once for each step. Commits the accepted tokens and the next token.
@@ -136,7 +131,7 @@ class Verifier(ModelHost[Verdict]):
             return None
         if length + fed_count(call) > self.facts.max_model_len:
             return None
-        work = work_of(held, call)
+        work = work_of(held, call, self.facts.vocab_size)
         work.sequence.replace_from(length, call.proposed)
         return work, partial(self._verdict, held, work)
 
@@ -174,7 +169,7 @@ class Verifier(ModelHost[Verdict]):
         call = judgeable(call, held, held.own_proposal)
         self.sequences.check_position(held, call.base_length, call.appended, fed_count(call))
         self.sequences.commit(held, call.base_length, call.appended)
-        work = work_of(held, call)
+        work = work_of(held, call, self.facts.vocab_size)
         if held.grammar is not None:
             output = held.cached.tokens[held.prompt_length :]
             work.masking = self.masks.begin(held.grammar, output, call.proposed, work.parents)
@@ -245,9 +240,6 @@ class Verifier(ModelHost[Verdict]):
             for work in works:
                 if isinstance(work, VerifyWork):
                     work.proposing_time += seconds
-        for work in judged:
-            if work.has_next and work.error is None:
-                work.begin_next(self.facts.vocab_size)
 
     def _advance(self, works: list[Work], logits: Tensor) -> None:
         verifying = [work for work in works if isinstance(work, VerifyWork)]
@@ -286,7 +278,7 @@ def fed_count(call: VerifyCall) -> int:
     return len(call.proposed) + (call.run_length - 1) * (1 + call.next_count)
 
 
-def work_of(held: HeldSequence[Verdict], call: VerifyCall) -> VerifyWork:
+def work_of(held: HeldSequence[Verdict], call: VerifyCall, vocab_size: int) -> VerifyWork:
     """The engine's work for a call, not submitted yet."""
     return VerifyWork(
         sequence=held.cached,
@@ -295,6 +287,7 @@ def work_of(held: HeldSequence[Verdict], call: VerifyCall) -> VerifyWork:
         feature_layers=call.feature_layers,
         held=held,
         call=call,
+        vocab_size=vocab_size,
     )
 
 

@@ -16,7 +16,7 @@ from specpair.sequences.held_sequence import HeldSequence
 from specpair.speculation.counted_rows import CountedRows, SentRows
 from specpair.speculation.logprobs import TokenLogprobs
 from specpair.speculation.trees.drawn_tree import DrawnTree
-from specpair.speculation.trees.token_tree import TokenTree
+from specpair.speculation.trees.token_tree import ROOT, TokenTree
 from target_service.judged_round import JudgedRound
 from target_service.late_rows import LateRows, WithheldBody
 from target_service.own_proposal import OwnProposal
@@ -144,6 +144,7 @@ class VerifyWork(Work):
 
     held: HeldSequence[Verdict]
     call: VerifyCall
+    vocab_size: int
     asked: VerifyCall = field(init=False)
     """What the pass under way judges: the call, or what a run goes on to, as if that had been called."""
     first_path: list[int] = field(default_factory=list)
@@ -190,28 +191,37 @@ class VerifyWork(Work):
         if not self.rounds:
             self.first_path = path
         self.path, tokens = path, [*(self.asked.proposed[index] for index in path), token]
-        self.rounds.append(JudgedRound(len(self.asked.proposed), tokens))
+        self.rounds.append(judged_round(self.asked, path, tokens))
         self.done, self.has_next = True, self._has_next(tokens)
 
     def _has_next(self, tokens: list[int]) -> bool:
         """Whether the run goes on after these tokens: if another pass, as long as those before, ends in its time."""
         call, count = self.call, len(self.rounds)
-        if count == call.run_length or self.parents is not None:
+        if count == call.run_length:
             return False
         if (stops := self.options.sampling.stop_token_ids) and any(token in stops for token in tokens):
             return False
         elapsed = time.perf_counter() - self.started_at
         return not call.run_seconds or elapsed * (count + 1) <= call.run_seconds * count
 
-    def begin_next(self, vocab_size: int) -> None:
-        """Goes on with the run: the next pass judges what the target's own head has proposed, if anything."""
+    def resume(self) -> None:
+        """Goes on with a run: the next pass judges what the target's own head has proposed, if anything."""
+        if not self.has_next:
+            return
         call, length, own = self.asked, len(self.sequence.tokens), self.own_proposal
         proposed = [] if own is None else own.token_ids
-        draft = CountedRows.one_hot(proposed, vocab_size) if own is None or own.rows is None else own.rows
+        rows = None if own is None else own.rows
         self.asked = call._replace(
-            step=call.step + 1, base_length=length, appended=[], proposed=proposed, draft=draft, kept_step=None
+            step=call.step + 1,
+            base_length=length,
+            appended=[],
+            proposed=proposed,
+            draft=CountedRows.one_hot(proposed, self.vocab_size) if rows is None else rows,
+            drawn=None if own is None else own.drawn,
+            kept_step=None,
         )
         self.sequence.replace_from(length, proposed)
+        self.parents = None if self.asked.drawn is None else self.asked.drawn.tree.parents
         self.row_count, self.path, self.own_proposal = len(proposed) + 1, [], None
         self.done = self.has_next = False
 
@@ -298,3 +308,12 @@ class VerifyWork(Work):
     def judging_rows(self) -> list[int]:
         """For each proposed token the row, among the work's own, that judges it."""
         return list(range(len(self.asked.proposed))) if self.parents is None else [1 + p for p in self.parents]
+
+
+def judged_round(judged: VerifyCall, path: list[int], tokens: list[int]) -> JudgedRound:
+    """What a pass made of a proposal, of which the tokens at `path` were accepted."""
+    if judged.drawn is None:
+        return JudgedRound(len(judged.proposed), tokens)
+    tree = judged.drawn.tree
+    last = path[-1] if path else ROOT
+    return JudgedRound(max(tree.depths), tokens, len(tree), ended_at_leaf=not tree.children(last))

@@ -150,6 +150,7 @@ class RunningPair:
         responses = [response async for response in self.coordinator.GenerateTokens(request)]
         return Generated(
             token_ids=[token.id for response in responses for token in response.tokens],
+            origins=[token.origin for response in responses for token in response.tokens],
             text="".join(response.text for response in responses),
             summary=responses[-1].summary,
             rounds=[response.round for response in responses if response.HasField("round")],
@@ -178,6 +179,7 @@ class Generated:
     """What a client got."""
 
     token_ids: list[int]
+    origins: list[pb.TokenOrigin]
     text: str
     summary: pb.GenerationSummary
     rounds: list[pb.RoundReport]

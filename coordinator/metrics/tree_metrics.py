@@ -40,7 +40,7 @@ class TreeMetrics:
 
     def add(self, ended: FinishedRound) -> None:
         """Counts one round, if its proposal was a tree or of several drafts."""
-        if ended.parents:
+        if ended.is_tree:
             self._nodes.observe(ended.drafted_count)
             self._accepted.observe(ended.accepted_count)
         for share in ended.shares:

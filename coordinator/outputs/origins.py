@@ -17,6 +17,5 @@ def origins_of(judged: Round) -> list[Origin]:
 
 def _origins_in_run(counts: RunCounts) -> list[Origin]:
     """The same for a later round of a run."""
-    proposed_count, accepted_count = counts
-    own = Origin.BONUS if accepted_count == proposed_count else Origin.CORRECTION
-    return [*[Origin.ACCEPTED] * accepted_count, own if proposed_count else Origin.TARGET]
+    own = Origin.BONUS if counts.is_whole else Origin.CORRECTION
+    return [*[Origin.ACCEPTED] * counts.accepted_count, own if counts.proposed_count else Origin.TARGET]

@@ -45,6 +45,8 @@ class Round:
     """The proposed tokens to judge."""
     parents: Sequence[int] = ()
     """For a tree, the index of each one's parent, -1 for the last committed token. Empty for a chain."""
+    is_tree: bool = False
+    """Whether the proposal is a tree. Of a later round of a run its tokens and parents are not known."""
     drafted_count: int = 0
     depth: int = 0
     """Proposed tokens of which all could be accepted: those of the longest path."""
@@ -83,13 +85,14 @@ class Round:
         self.has_failed = answer is None
         self.token_ids = () if answer is None else answer.token_ids
         self.parents = () if answer is None else answer.parents
+        self.is_tree = len(self.parents) > 0
         self.drafted_count = len(self.token_ids)
         self.depth = 0 if answer is None else answer.depth
 
     def refuse(self) -> None:
         """Drops an invalid proposal: the round has none."""
         self.is_refused, self.proposed = True, None
-        self.token_ids, self.parents, self.drafted_count, self.depth = (), (), 0, 0
+        self.token_ids, self.parents, self.is_tree, self.drafted_count, self.depth = (), (), False, 0, 0
 
     def end(self, verdict: Verdict, now: float, followed_at: float) -> None:
         """Sets verdict and times. The previous round ended at `followed_at`: this one's time counts from then."""
@@ -137,20 +140,22 @@ class Round:
 
     def _judged_in_run(self, counts: RunCounts) -> "Round":
         """A later round of the same run. A proposal that was refused is that of the first one."""
-        proposed_count, accepted_count = counts
         times = time_until_now(self._proposing_share)
-        proposed = Proposed(proposal=Proposal(), times=times) if proposed_count else None
+        proposed = Proposed(proposal=Proposal(), times=times) if counts.proposed_count else None
         return replace(
             self,
             asked_count=self.order.count,
             answer=proposed,
             proposed=proposed,
             is_refused=False,
+            token_ids=(),
+            parents=(),
+            is_tree=counts.tree_token_count > 0,
             draft_compute=None if proposed is None else times.compute,
-            drafted_count=proposed_count,
-            depth=proposed_count,
-            accepted_count=accepted_count,
-            verdict=replace(self.judged, path=tuple(range(accepted_count)), run_ids=(), run_counts=()),
+            drafted_count=counts.proposed_count,
+            depth=counts.depth,
+            accepted_count=counts.accepted_count,
+            verdict=replace(self.judged, path=tuple(range(counts.accepted_count)), run_ids=(), run_counts=()),
         )
 
     def _add_up(self, proposed: Proposed | None, verdict: Verdict) -> None:

@@ -158,8 +158,22 @@ class Proposed:
 class RunCounts(NamedTuple):
     """Of a round of a run: the tokens that a head of the target proposed, and those of them that were accepted."""
 
-    proposed_count: int
+    depth: int
+    """Proposed tokens of which all could be accepted: of a tree those of its longest path."""
     accepted_count: int
+    tree_token_count: int = 0
+    """All tokens of a tree; 0 for a chain."""
+    ended_at_leaf: bool = False
+    """Whether a tree had no token after the accepted ones."""
+
+    @property
+    def proposed_count(self) -> int:
+        return self.tree_token_count or self.depth
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing was proposed after the accepted tokens."""
+        return self.ended_at_leaf if self.tree_token_count else self.accepted_count == self.depth
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,10 +272,13 @@ def accepted_path(
 def run_counts(answer: target_service_pb2.VerifyProposalResponse, order: OwnOrder) -> tuple[RunCounts, ...]:
     """Of the rounds of a run after the first; empty if nothing was proposed. Raises SpecpairError if they do not fit
     its tokens, or are more than were asked for."""
-    counts = tuple(map(RunCounts, answer.run_proposed_counts, answer.run_accepted_counts))
-    if len(answer.run_proposed_counts) != len(answer.run_accepted_counts):
+    proposed, accepted = answer.run_proposed_counts, answer.run_accepted_counts
+    trees, leaves = answer.run_tree_token_counts, answer.run_ended_at_leaf
+    if len(proposed) != len(accepted) or len(trees) != len(leaves) or len(trees) not in (0, len(proposed)):
         raise SpecpairError("the target gave unequal numbers of proposals and verdicts of a run")
-    if any(one.accepted_count > one.proposed_count or one.proposed_count > order.count for one in counts):
+    parts = (proposed, accepted, trees, leaves) if trees else (proposed, accepted)
+    counts = tuple(map(RunCounts, *parts))
+    if any(not one.accepted_count <= one.depth <= min(order.count, one.proposed_count) for one in counts):
         raise SpecpairError(f"the target gave a run with {counts}; {order.count} proposed tokens were asked for")
     if counts and sum(1 + one.accepted_count for one in counts) != len(answer.run_token_ids):
         raise SpecpairError(f"the target gave {len(answer.run_token_ids)} tokens for a run with {counts}")

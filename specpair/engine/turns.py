@@ -231,8 +231,10 @@ class Turns:
             if wanting:
                 self.advance(wanting, logits)
             for work in wanting:
-                if work.parents and work.done and work.error is None:
-                    self._holdings.keep_path(work)
+                if work.done and work.error is None:
+                    if work.parents:
+                        self._holdings.keep_path(work)
+                    work.resume()
         except Exception as error:
             check_device(error)
             log.exception("processing the logits of a forward pass failed")

@@ -66,6 +66,10 @@ class Work:
     chance: float = 1.0
     """In the background: how likely it is to be of use. The likeliest go first."""
 
+    def resume(self) -> None:
+        """Begins with another pass, if it needs one after all: it is not done then. Asked when it is done without an
+        error, and of a tree only the path is left in the cache."""
+
     def fail(self, error: Exception, *, spares_cache: bool = False) -> None:
         """Finishes the work with an error."""
         self.error, self.spares_cache, self.done = error, spares_cache, True

@@ -68,7 +68,7 @@ class Condition(_message.Message):
     def __init__(self, step: _Optional[int] = ..., accepted_count: _Optional[int] = ..., next_token_id: _Optional[int] = ...) -> None: ...
 
 class VerifyProposalResponse(_message.Message):
-    __slots__ = ("instance_id", "step", "accepted_count", "next_token_id", "length", "queue_time_us", "compute_time_us", "logprobs", "batch_token_count", "target_probabilities", "draft_probabilities", "rollback_time_ns", "accepted_path", "features", "next_proposal", "forced_token_ids", "has_gone_on_plain", "cached_token_count", "run_token_ids", "run_proposed_counts", "run_accepted_counts", "proposing_time_us")
+    __slots__ = ("instance_id", "step", "accepted_count", "next_token_id", "length", "queue_time_us", "compute_time_us", "logprobs", "batch_token_count", "target_probabilities", "draft_probabilities", "rollback_time_ns", "accepted_path", "features", "next_proposal", "forced_token_ids", "has_gone_on_plain", "cached_token_count", "run_token_ids", "run_proposed_counts", "run_accepted_counts", "proposing_time_us", "run_tree_token_counts", "run_ended_at_leaf")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -91,6 +91,8 @@ class VerifyProposalResponse(_message.Message):
     RUN_PROPOSED_COUNTS_FIELD_NUMBER: _ClassVar[int]
     RUN_ACCEPTED_COUNTS_FIELD_NUMBER: _ClassVar[int]
     PROPOSING_TIME_US_FIELD_NUMBER: _ClassVar[int]
+    RUN_TREE_TOKEN_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    RUN_ENDED_AT_LEAF_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     step: int
     accepted_count: int
@@ -113,7 +115,9 @@ class VerifyProposalResponse(_message.Message):
     run_proposed_counts: _containers.RepeatedScalarFieldContainer[int]
     run_accepted_counts: _containers.RepeatedScalarFieldContainer[int]
     proposing_time_us: int
-    def __init__(self, instance_id: _Optional[str] = ..., step: _Optional[int] = ..., accepted_count: _Optional[int] = ..., next_token_id: _Optional[int] = ..., length: _Optional[int] = ..., queue_time_us: _Optional[int] = ..., compute_time_us: _Optional[int] = ..., logprobs: _Optional[_Iterable[_Union[_logprobs_pb2.TokenLogprobs, _Mapping]]] = ..., batch_token_count: _Optional[int] = ..., target_probabilities: _Optional[_Iterable[float]] = ..., draft_probabilities: _Optional[_Iterable[float]] = ..., rollback_time_ns: _Optional[int] = ..., accepted_path: _Optional[_Iterable[int]] = ..., features: _Optional[_Union[_features_pb2.Features, _Mapping]] = ..., next_proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ..., forced_token_ids: _Optional[_Iterable[int]] = ..., has_gone_on_plain: _Optional[bool] = ..., cached_token_count: _Optional[int] = ..., run_token_ids: _Optional[_Iterable[int]] = ..., run_proposed_counts: _Optional[_Iterable[int]] = ..., run_accepted_counts: _Optional[_Iterable[int]] = ..., proposing_time_us: _Optional[int] = ...) -> None: ...
+    run_tree_token_counts: _containers.RepeatedScalarFieldContainer[int]
+    run_ended_at_leaf: _containers.RepeatedScalarFieldContainer[bool]
+    def __init__(self, instance_id: _Optional[str] = ..., step: _Optional[int] = ..., accepted_count: _Optional[int] = ..., next_token_id: _Optional[int] = ..., length: _Optional[int] = ..., queue_time_us: _Optional[int] = ..., compute_time_us: _Optional[int] = ..., logprobs: _Optional[_Iterable[_Union[_logprobs_pb2.TokenLogprobs, _Mapping]]] = ..., batch_token_count: _Optional[int] = ..., target_probabilities: _Optional[_Iterable[float]] = ..., draft_probabilities: _Optional[_Iterable[float]] = ..., rollback_time_ns: _Optional[int] = ..., accepted_path: _Optional[_Iterable[int]] = ..., features: _Optional[_Union[_features_pb2.Features, _Mapping]] = ..., next_proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ..., forced_token_ids: _Optional[_Iterable[int]] = ..., has_gone_on_plain: _Optional[bool] = ..., cached_token_count: _Optional[int] = ..., run_token_ids: _Optional[_Iterable[int]] = ..., run_proposed_counts: _Optional[_Iterable[int]] = ..., run_accepted_counts: _Optional[_Iterable[int]] = ..., proposing_time_us: _Optional[int] = ..., run_tree_token_counts: _Optional[_Iterable[int]] = ..., run_ended_at_leaf: _Optional[_Iterable[bool]] = ...) -> None: ...
 
 class StreamVerificationsRequest(_message.Message):
     __slots__ = ("calls",)

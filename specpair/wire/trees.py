@@ -38,8 +38,7 @@ def decode_tree(proposal: Proposal, vocab_size: int) -> DrawnTree:
     tree = TokenTree(tokens=tuple(proposal.token_ids), parents=tuple(proposal.parent_indices))
     if proposal.distributions.WhichOneof("encoding") in (None, "one_hot"):
         decode(None, list(tree.tokens), vocab_size)  # checks the ids
-        rows = tuple(Row.one_hot(token) for token in tree.tokens)
-        return DrawnTree(tree=tree, rows=rows, draws=tuple(Draw(node, node) for node in range(len(tree))))
+        return DrawnTree.certain(tree)
     draws = _draws(proposal, tree)
     firsts: dict[int, int] = {}
     for node, row in draws:

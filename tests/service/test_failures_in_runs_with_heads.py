@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -14,6 +14,9 @@ from tests.services import Generated, RunningPair, engine_config, running_pair
 from tests.tiny_heads import make_head
 from tests.tiny_models import make_model
 
+Pairs: TypeAlias = tuple[RunningPair, RunningPair, str]
+"""Two pairs, and the rule to judge by."""
+
 VOCABULARY = 12
 PROMPT = [5, 2, 7, 2, 11]
 COUNT = 40
@@ -21,16 +24,18 @@ PLACE = 24
 """Of the token whose passes fail; a run begins long before it."""
 
 
-@pytest.fixture(scope="module")
-async def pairs(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[list[RunningPair]]:
-    """With single rounds, and with runs."""
+@pytest.fixture(scope="module", params=[0, 7], ids=["chains", "trees"])
+async def pairs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pairs]:
+    """With single rounds, and with runs. Trees are proposed where any tree is exact."""
     folder = tmp_path_factory.mktemp("models")
     target = make_model(folder / "target", seed=1, vocab_size=VOCABULARY, num_hidden_layers=3)
-    config = engine_config(target, head=str(make_head(folder / "head", vocab_size=VOCABULARY)))
+    head = str(make_head(folder / "head", vocab_size=VOCABULARY))
+    config = engine_config(target, head=head, head_tree_tokens=request.param)
     async with AsyncExitStack() as stack:
-        yield [
+        single, runs = [
             await stack.enter_async_context(running_pair(config, stream_interval=interval)) for interval in (0.0, 1.0)
         ]
+        yield single, runs, "coupled" if request.param else "token"
 
 
 def fail_passes(pair: RunningPair, times: int, monkeypatch: pytest.MonkeyPatch) -> list[None]:
@@ -50,12 +55,12 @@ def fail_passes(pair: RunningPair, times: int, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_no_proposal_of_a_run_is_refused_for_a_later_pass(
-    pairs: list[RunningPair], seed: int, monkeypatch: pytest.MonkeyPatch
+    pairs: Pairs, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The failures are as many as the calls of the run: then its rounds come one by one, with all their proposals."""
-    options = {"num_speculative_tokens": 3, "temperature": 1.0, "seed": seed, "rule": RULES["token"]}
+    single, runs, rule = pairs
+    options = {"num_speculative_tokens": 3, "temperature": 1.0, "seed": seed, "rule": RULES[rule]}
     options |= {"ignore_eos": True, "drafter": drafter_to_proto(Drafter.EAGLE)}
-    single, runs = pairs
     expected = await single.generate(PROMPT, COUNT, **options)
     left = fail_passes(runs, 4, monkeypatch)
     made = await runs.generate(PROMPT, COUNT, **options)
@@ -63,7 +68,7 @@ async def test_no_proposal_of_a_run_is_refused_for_a_later_pass(
     assert not left, "all of them failed"
     assert made.token_ids == expected.token_ids
     assert counts(made) == counts(expected)
-    for pair in pairs:
+    for pair in (single, runs):
         await pair.check_clean()
 
 

@@ -164,6 +164,31 @@ class TreeMachine(TargetMachine):
             self.call("RollbackSequence", RollbackSequenceRequest(sequence_id=known.name, length=len(known.tokens)))
         known.step, known.last = following.step, None  # calls of the steps before are refused for another reason
 
+    @rule(known=ServiceMachine.sequences, shape=nodes, order=st.integers(0, 4), rounds=st.integers(2, 5))
+    def run(self, known: Known, shape: list[Node], order: int, rounds: int) -> None:
+        """Several rounds in one call; those after the first judge what the target proposed. The answer may be lost."""
+        tokens, order = known.tokens, order if self.target.head else 0
+        proposed, parents = self.tree(tokens, shape)
+        if len(tokens) + len(proposed) + (rounds - 1) * (1 + order) > MAX_LENGTH:
+            return
+        request = self.hot_request(known, len(tokens), [])
+        request.proposal.CopyFrom(Proposal(token_ids=proposed, parent_indices=parents))
+        request.next_proposal_count, request.run_length = order, rounds
+        response = self.call("VerifyProposal", request)
+        assert self.call("VerifyProposal", request) == response
+        path, committed = self.followed(tokens, request.proposal)
+        assert (list(response.accepted_path), response.next_token_id) == (path, committed[-1])
+        for token in response.run_token_ids:
+            assert token == self.target.next_token((*tokens, *committed))
+            committed.append(token)
+        accepted = list(response.run_accepted_counts) or [0] * len(response.run_token_ids)
+        assert len(accepted) == rounds - 1 and sum(accepted) + len(accepted) == len(response.run_token_ids)
+        known.tokens, known.last = [*tokens, *committed], None
+        known.step = request.step + rounds - 1
+        assert response.length == len(known.tokens)
+        if response.HasField("next_proposal"):
+            self.offered[known.name] = list(known.tokens), response.next_proposal
+
     def refuse_later(self, known: Known) -> None:
         """A call of a later step is refused while one is under way, and then because it counts on too much."""
         request = self.hot_request(known, MAX_LENGTH + 50, [])

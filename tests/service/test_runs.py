@@ -7,6 +7,8 @@ from typing import Any
 import grpc
 import pytest
 
+from specpair.speculation.trees.depths import depths
+from specpair.v1 import proposal_pb2
 from specpair.v1 import sequence_service_pb2 as sequences_pb
 from specpair.v1 import target_service_pb2 as pb
 from tests.service.conditional import PROMPT, Gate, close, open_sequence, until
@@ -200,43 +202,50 @@ async def test_what_is_no_run_is_refused(target: RunningModel, changes: dict[str
     await close(target, names=["a"])
 
 
-@pytest.mark.parametrize("rule", RULES)
-async def test_a_run_with_a_head_is_its_rounds_one_by_one(targets: dict[str, RunningModel], rule: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "rule"), [("chains", "token"), ("chains", "block"), ("chains", "coupled"), ("trees", "coupled")]
+)
+async def test_a_run_with_a_head_is_its_rounds_one_by_one(
+    targets: dict[str, RunningModel], kind: str, rule: str
+) -> None:
     """The same tokens, counts and last proposal; and a repeated call finds its answer."""
-    target = targets["chains"]
+    target = targets[kind]
     for name in ("a", "b"):
         await open_sequence(target, name, sampling={"temperature": 1.0, "seed": 11}, rule=RULES[rule])
-    proposal, proposed, length, tokens, counts = None, list[int](), len(PROMPT), list[int](), list[tuple[int, int]]()
+    proposal, length, tokens, counts = proposal_pb2.Proposal(), len(PROMPT), list[int](), list[tuple[int, ...]]()
     for step in range(1, 10):
         verdict = await target.hot.VerifyProposal(
             pb.VerifyProposalRequest(
                 sequence_id="a", step=step, base_length=length, proposal=proposal, next_proposal_count=3
             )
         )
-        counts.append((len(proposed), verdict.accepted_count))
-        tokens += [*proposed[: verdict.accepted_count], verdict.next_token_id]
+        counts.append(counted(proposal, verdict))
+        tokens += [*(proposal.token_ids[index] for index in verdict.accepted_path), verdict.next_token_id]
         proposal, length = verdict.next_proposal, verdict.length
-        proposed = list(proposal.token_ids)
     request = call("b", 1, len(PROMPT), 9)
     request.next_proposal_count = 3
     run = await target.hot.VerifyProposal(request)
     assert given(run) == tokens and run.length == length
-    assert [(0, 0), *zip(run.run_proposed_counts, run.run_accepted_counts, strict=True)] == counts
-    assert any(accepted for _, accepted in counts) and list(run.next_proposal.token_ids) == proposed
+    parts = [run.run_proposed_counts, run.run_accepted_counts, run.run_tree_token_counts, run.run_ended_at_leaf]
+    assert list(zip(*(parts if kind == "trees" else parts[:2]), strict=True)) == [
+        one if kind == "trees" else one[:2] for one in counts[1:]
+    ]
+    assert any(accepted for _, accepted, *_ in counts) and decided_alike(run.next_proposal, proposal)
+    assert kind == "chains" or {is_leaf for *_, size, is_leaf in counts if size} == {True, False}
     assert await target.hot.VerifyProposal(request) == run
     await close(target, names=["a", "b"])
 
 
-async def test_a_target_whose_head_proposes_trees_takes_none(targets: dict[str, RunningModel]) -> None:
-    target = targets["trees"]
-    info = await target.sequences.GetModelInfo(sequences_pb.GetModelInfoRequest())
-    assert info.longest_run == 0
-    await open_sequence(target, "a", sampling=PLAIN)
-    with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await target.hot.VerifyProposal(call("a", 1, len(PROMPT), 2))
-    assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
-    assert "run_length: this target's head proposes trees" in str(refused.value.details())
-    await close(target, names=["a"])
+def counted(proposal: proposal_pb2.Proposal, verdict: pb.VerifyProposalResponse) -> tuple[int, int, int, bool]:
+    """The depth of a proposal, what was accepted, its tokens if it is a tree, and whether a leaf of it was reached."""
+    parents, path = list(proposal.parent_indices), [-1, *verdict.accepted_path]
+    if not parents:
+        return len(proposal.token_ids), verdict.accepted_count, 0, False
+    return max(depths(parents)), verdict.accepted_count, len(parents), path[-1] not in parents
+
+
+def decided_alike(one: proposal_pb2.Proposal, other: proposal_pb2.Proposal) -> bool:
+    return (list(one.token_ids), list(one.parent_indices)) == (list(other.token_ids), list(other.parent_indices))
 
 
 async def test_a_fork_uses_no_draw_of_a_run_again(target: RunningModel) -> None:

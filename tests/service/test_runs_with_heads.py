@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from specpair.options import Drafter
 from specpair.rpc.messages import drafter_to_proto
+from specpair.v1 import coordinator_service_pb2 as pb
 from tests.service.distributions import RULES
 from tests.service.metrics_load import total
 from tests.service.test_runs_of_outputs import INTERVALS, calls
@@ -31,9 +33,21 @@ OPTIONS = {
 @pytest.fixture(scope="module")
 async def pairs(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[str, RunningPair]]:
     """Two targets with the same head, without any draft."""
-    folder = tmp_path_factory.mktemp("models")
+    async with running(tmp_path_factory.mktemp("models")) as both:
+        yield both
+
+
+@pytest.fixture(scope="module")
+async def pairs_with_trees(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[str, RunningPair]]:
+    """The same, whose head proposes trees where any tree is exact."""
+    async with running(tmp_path_factory.mktemp("models"), head_tree_tokens=7) as both:
+        yield both
+
+
+@asynccontextmanager
+async def running(folder: Path, **fields: Any) -> AsyncIterator[dict[str, RunningPair]]:
     target = make_model(folder / "target", seed=1, vocab_size=VOCABULARY, num_hidden_layers=3)
-    config = engine_config(target, head=str(make_head(folder / "head", vocab_size=VOCABULARY)))
+    config = engine_config(target, head=str(make_head(folder / "head", vocab_size=VOCABULARY)), **fields)
     async with AsyncExitStack() as stack:
         yield {
             name: await stack.enter_async_context(running_pair(config, stream_interval=interval))
@@ -69,9 +83,33 @@ async def test_tokens_and_counts_are_those_of_single_rounds(
     single, runs = await both(pairs, rule=RULES[rule], num_speculative_tokens=count, **OPTIONS[name])
     used = {each: calls(pair) - before[each] for each, pair in pairs.items()}
     assert len(runs.token_ids) == COUNT
-    assert (runs.token_ids, runs.text) == (single.token_ids, single.text)
+    assert (runs.token_ids, runs.origins, runs.text) == (single.token_ids, single.origins, single.text)
     assert counts(runs) == counts(single)
     assert used["runs"] < used["single"] / 2
+
+
+@pytest.mark.parametrize("name", ["greedy", "drawn", "logprobs"])
+@pytest.mark.parametrize("count", [1, 3])
+async def test_so_they_are_with_trees(pairs_with_trees: dict[str, RunningPair], count: int, name: str) -> None:
+    pairs = pairs_with_trees
+
+    def trees(pair: RunningPair) -> list[float]:
+        registry = pair.front_end.registry
+        names = ("specpair_tree_tokens_count", "specpair_tree_tokens_sum", "specpair_tree_accepted_tokens_sum")
+        return [total(registry, each) for each in names]
+
+    before = {each: (calls(pair), trees(pair)) for each, pair in pairs.items()}
+    fields = {"rule": RULES["coupled"], "num_speculative_tokens": count, **OPTIONS[name]}
+    single, runs = await both(pairs, **fields)
+    assert (runs.token_ids, runs.text) == (single.token_ids, single.text) and len(runs.token_ids) == COUNT
+    assert counts(runs) == counts(single)
+    assert runs.origins == single.origins and {pb.TOKEN_ORIGIN_BONUS, pb.TOKEN_ORIGIN_CORRECTION} <= set(runs.origins)
+    used = {each: calls(pair) - before[each][0] for each, pair in pairs.items()}
+    assert used["runs"] < used["single"] / 2
+    seen = [
+        [now - then for now, then in zip(trees(pair), before[each][1], strict=True)] for each, pair in pairs.items()
+    ]
+    assert seen[0] == seen[1] and 0 < seen[0][2] < seen[0][1]
 
 
 async def test_adaptive_outputs_are_the_same_under_the_coupled_rule(pairs: dict[str, RunningPair]) -> None:

@@ -90,6 +90,12 @@ class DrawnTree:
         draws = (Draw(child, row) for row, node in enumerate(owners) for child in tree.children(node))
         return cls(tree=tree, rows=tuple(rows), draws=tuple(draws))
 
+    @classmethod
+    def certain(cls, tree: TokenTree) -> "DrawnTree":
+        """A tree of which each token was its drafter's only choice."""
+        rows = tuple(Row.one_hot(token) for token in tree.tokens)
+        return cls(tree=tree, rows=rows, draws=tuple(Draw(node, node) for node in range(len(tree))))
+
     @cached_property
     def draws_below(self) -> dict[int, list[Draw]]:
         """The draws below each node that has children, in order."""

@@ -15,7 +15,7 @@ from target_service.verifier import Verifier
 PLAIN = SequenceOptions(sampling=SamplingOptions())
 
 
-def verifier(options: SequenceOptions, *, has_head: bool = False, longest_run: int = 64) -> Verifier:
+def verifier(options: SequenceOptions, *, has_head: bool = False) -> Verifier:
     held = SimpleNamespace(options=options)
     limits = SimpleNamespace(max_model_len=100, vocab_size=16)
     made = SimpleNamespace(
@@ -23,7 +23,6 @@ def verifier(options: SequenceOptions, *, has_head: bool = False, longest_run: i
         facts=SimpleNamespace(feature_layer_count=0),
         max_num_speculative_tokens=8,
         has_head=has_head,
-        longest_run=longest_run,
         no_trees="",
     )
     return cast(Verifier, made)
@@ -57,11 +56,11 @@ def test_what_each_verdict_has_for_itself_is_not_asked_of_a_run(fields: dict[str
         check_call(request, verifier(PLAIN))
 
 
-def test_a_head_proposes_in_a_run_unless_it_proposes_trees() -> None:
+def test_a_head_proposes_in_a_run() -> None:
     request = pb.VerifyProposalRequest(sequence_id="a", step=1, base_length=5, run_length=2, next_proposal_count=3)
     check_call(request, verifier(PLAIN, has_head=True))
-    with pytest.raises(NotSupportedError, match="run_length: this target's head proposes trees"):
-        check_call(request, verifier(PLAIN, has_head=True, longest_run=0))
+    with pytest.raises(NotSupportedError, match="next_proposal_count: this target has no head"):
+        check_call(request, verifier(PLAIN))
 
 
 def test_no_run_waits_for_a_verdict() -> None:

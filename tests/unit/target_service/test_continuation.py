@@ -72,7 +72,7 @@ def call(**fields: Any) -> pb.VerifyProposalRequest:
 
 def following(request: pb.VerifyProposalRequest) -> Following:
     common = following_call(request)
-    return Following(common, decode, VOCABULARY, plain_call(common, VOCABULARY))
+    return Following(common, VOCABULARY, plain_call(common, VOCABULARY))
 
 
 def decode(request: pb.VerifyProposalRequest) -> VerifyCall:
@@ -102,12 +102,14 @@ ROWS = CountedRows(array("q", [2, 1, 8, 9, 3, 4]), pack("<3I", 8, 5, 9), pack("<
         None,
         OwnProposal(step=3, length=21, token_ids=[8, 9], rows=None, parents=()),
         OwnProposal(step=3, length=21, token_ids=[8, 9], rows=ROWS, parents=()),
+        OwnProposal(step=3, length=21, token_ids=[8, 9, 8], rows=None, parents=(-1, -1, 1)),
     ],
 )
-def test_one_that_is_no_tree_is_the_same_as_its_message_says(own: OwnProposal | None) -> None:
+def test_it_is_the_same_as_its_message_says(own: OwnProposal | None) -> None:
     request = call(continuation=pb.Continuation(next_proposal_count=2, next_proposal_min_confidence=0.25))
     made, decoded = following(request).call(4, 21, own), decode(following(request).request(4, 21, own))
-    assert made._replace(draft=decoded.draft) == decoded
+    assert made._replace(draft=decoded.draft, drawn=decoded.drawn) == decoded
+    assert repr(made.drawn) == repr(decoded.drawn)
     assert isinstance(made.draft, CountedRows) and isinstance(decoded.draft, CountedRows)
     assert content(made.draft) == content(decoded.draft)
 
@@ -127,6 +129,6 @@ def test_it_has_what_the_target_proposed() -> None:
 
 def test_the_same_call_with_and_without_a_continuation_is_one() -> None:
     request = call(continuation=pb.Continuation())
-    assert take_sequel(request, frozenset(), decode, cast(Verifier, verifier)) is not None
+    assert take_sequel(request, frozenset(), cast(Verifier, verifier)) is not None
     assert request == call()
-    assert take_sequel(request, frozenset(), decode, cast(Verifier, verifier)) is None
+    assert take_sequel(request, frozenset(), cast(Verifier, verifier)) is None

@@ -26,7 +26,7 @@ def work(run_length: int, **fields: Any) -> VerifyWork:
     held: HeldSequence[Verdict] = HeldSequence(options, None, 2, cached, 2)
     draft = CountedRows.one_hot([], VOCABULARY)
     call = VerifyCall("a", 5, 2, [], [], draft, run_length=run_length, **fields)
-    made = VerifyWork(sequence=cached, row_count=1, held=held, call=call)
+    made = VerifyWork(sequence=cached, row_count=1, held=held, call=call, vocab_size=VOCABULARY)
     made.started_at = time.perf_counter()
     return made
 
@@ -47,8 +47,7 @@ def take(run: VerifyWork, token: int) -> None:
     """A pass that gives a token, and goes on with the run."""
     run.take([], token)
     run.sequence.replace_from(run.first_position, [token])
-    if run.has_next:
-        run.begin_next(VOCABULARY)
+    run.resume()
 
 
 ROWS = CountedRows.one_hot([6, 7, 8], VOCABULARY)
@@ -61,7 +60,7 @@ def test_it_goes_on_with_what_the_head_proposed(rows: CountedRows | None) -> Non
     run.take([], 4)
     run.sequence.replace_from(run.first_position, [4])
     run.own_proposal = OwnProposal(step=5, length=3, token_ids=[6, 7, 8], parents=(), rows=rows)
-    run.begin_next(VOCABULARY)
+    run.resume()
     assert (run.step, run.row_count, run.sequence.tokens, run.own_proposal) == (6, 4, [1, 2, 4, 6, 7, 8], None)
     assert run.asked.proposed == [6, 7, 8] and run.first_position == 3
     assert run.asked.draft is rows or (rows is None and run.asked.draft.padded[0].tolist() == ROWS.padded[0].tolist())
@@ -77,12 +76,31 @@ def test_it_ends_with_an_accepted_stop() -> None:
     assert not run.has_next
 
 
-def test_none_goes_on_after_a_tree() -> None:
-    """What of it stays in the cache is moved together when the call is done."""
-    run = work(3)
-    run.parents = (-1, -1)
+def test_it_goes_on_with_a_tree_and_after_one() -> None:
+    run = work(4, next_count=3)
+    tree = OwnProposal(step=5, length=3, token_ids=[6, 7, 8, 9], parents=(-1, -1, 0, 2), rows=None)
+    run.take([], 4)
+    run.sequence.replace_from(run.first_position, [4])
+    run.own_proposal = tree
+    run.resume()
+    assert (run.parents, run.row_count, run.tree.tokens) == ((-1, -1, 0, 2), 5, (6, 7, 8, 9))
+    run.take([0, 2], 5)
+    run.sequence.replace_from(run.first_position, [6, 8, 5])
+    run.own_proposal = tree
+    run.resume()
+    assert run.sequence.tokens == [1, 2, 4, 6, 8, 5, 6, 7, 8, 9]
+    run.take([1], 5)
+    run.sequence.replace_from(run.first_position, [7, 5])
+    run.resume()
+    assert (run.parents, run.row_count, run.asked.drawn, run.done) == (None, 1, None, False)
     run.take([], 5)
-    assert run.done and not run.has_next
+    run.resume()
+    assert run.done and run.rounds == [
+        JudgedRound(0, [4]),
+        JudgedRound(3, [6, 8, 5], 4, ended_at_leaf=False),
+        JudgedRound(3, [7, 5], 4, ended_at_leaf=True),
+        JudgedRound(0, [5]),
+    ]
 
 
 def test_it_ends_before_a_pass_that_would_end_too_late() -> None:

@@ -25,7 +25,7 @@ class MadeRound:
     ahead: AheadOutcome | None = None
     accepted_before: int = 0
     hidden_time: float = 0.0
-    parents: tuple[int, ...] = ()
+    is_tree: bool = False
     path: tuple[int, ...] = ()
     shares: tuple[DraftShare, ...] = ()
 

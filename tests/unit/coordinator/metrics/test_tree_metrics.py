@@ -16,7 +16,7 @@ def test_trees_and_the_shares_of_their_drafts() -> None:
         DraftShare(name="b", nodes=(0, 2)),
         DraftShare(name="c", is_late=True),
     )
-    metrics.add(MadeRound(drafted_count=3, accepted_count=2, parents=(-1, 0, 0), path=(0, 2), shares=shares))
+    metrics.add(MadeRound(drafted_count=3, accepted_count=2, is_tree=True, path=(0, 2), shares=shares))
     metrics.add(MadeRound(drafted_count=2, accepted_count=1, path=(0,)))
 
     def value(name: str, draft: str | None = None) -> float | None:

@@ -72,7 +72,7 @@ def verify(options: SequenceOptions, proposal: ProposeWork | None) -> VerifyWork
     call = VerifyCall(
         sequence_id="s", step=7, base_length=len(PROMPT), appended=[], proposed=tokens, draft=sent(proposal)
     )
-    return VerifyWork(sequence=held.cached, row_count=len(tokens) + 1, held=held, call=call)
+    return VerifyWork(sequence=held.cached, row_count=len(tokens) + 1, held=held, call=call, vocab_size=VOCABULARY)
 
 
 def sent(proposal: ProposeWork | None) -> SentRows:
