@@ -213,6 +213,8 @@ async def test_a_run_with_a_head_is_its_rounds_one_by_one(
     for name in ("a", "b"):
         await open_sequence(target, name, sampling={"temperature": 1.0, "seed": 11}, rule=RULES[rule])
     proposal, length, tokens, counts = proposal_pb2.Proposal(), len(PROMPT), list[int](), list[tuple[int, ...]]()
+    fed = target.host.engine.statistics.batch_tokens
+    before = fed.total
     for step in range(1, 10):
         verdict = await target.hot.VerifyProposal(
             pb.VerifyProposalRequest(
@@ -222,10 +224,12 @@ async def test_a_run_with_a_head_is_its_rounds_one_by_one(
         counts.append(counted(proposal, verdict))
         tokens += [*(proposal.token_ids[index] for index in verdict.accepted_path), verdict.next_token_id]
         proposal, length = verdict.next_proposal, verdict.length
+    alone, before = fed.total - before, fed.total
     request = call("b", 1, len(PROMPT), 9)
     request.next_proposal_count = 3
     run = await target.hot.VerifyProposal(request)
     assert given(run) == tokens and run.length == length
+    assert fed.total - before == alone, "the accepted path of a tree is not fed again"
     parts = [run.run_proposed_counts, run.run_accepted_counts, run.run_tree_token_counts, run.run_ended_at_leaf]
     assert list(zip(*(parts if kind == "trees" else parts[:2]), strict=True)) == [
         one if kind == "trees" else one[:2] for one in counts[1:]

@@ -258,6 +258,28 @@ def test_counts_of_a_run_have_to_fit(proposed: list[int], accepted: list[int], p
         run_counts(answer, order)
 
 
+@pytest.mark.parametrize(
+    ("trees", "leaves", "problem"),
+    [
+        ([5], [True], "unequal numbers"),
+        ([5, 0], [True], "unequal numbers"),
+        ([1, 0], [True, False], "a run with"),
+    ],
+)
+def test_so_have_those_of_trees(trees: list[int], leaves: list[bool], problem: str) -> None:
+    order = OwnOrder(3, run_length=3)
+    answer = VerifyProposalResponse(run_token_ids=[2, 3, 4], run_proposed_counts=[2, 2], run_accepted_counts=[1, 0])
+    fitting = VerifyProposalResponse(run_tree_token_counts=[5, 0], run_ended_at_leaf=[True, False])
+    fitting.MergeFrom(answer)
+    first, second = run_counts(fitting, order)
+    assert (first, second) == (RunCounts(2, 1, 5, True), RunCounts(2, 0))
+    assert [(one.proposed_count, one.is_whole) for one in (first, second)] == [(5, True), (2, False)]
+    answer.run_tree_token_counts.extend(trees)
+    answer.run_ended_at_leaf.extend(leaves)
+    with pytest.raises(SpecpairError, match=problem):
+        run_counts(answer, order)
+
+
 def test_rounds_of_a_head_in_a_run_are_counted_each() -> None:
     """With its own proposal, its share of the time, and the origins of its tokens."""
     counts = (RunCounts(3, 3), RunCounts(0, 0), RunCounts(2, 1))
