@@ -21,7 +21,7 @@ PROTOS := $(sort $(wildcard proto/specpair/v1/*.proto))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run smollm2 triton test test-quick test-tools test-gpu test-compose audit check lint types stubs contract proto bench clean
+.PHONY: help setup run smollm2 triton test test-all test-quick test-tools test-gpu test-compose audit check lint types stubs contract proto bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,7 +49,11 @@ triton: setup ## Install Triton, 280 MB, whose interpreter runs the GPU's kernel
 	@$(BIN)/python -c 'import triton' 2>/dev/null \
 		|| $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(TRITON)
 
-test: setup ## Run the tests, two files at a time; with more cores: make test WORKERS=8
+test: setup ## Run the tests, of slow ones a few cases, two files at a time; with more cores: make test WORKERS=8
+	@echo "Of slow tests a few cases run; all of them: make test-all"
+	@$(BIN)/python -m pytest $(SHARED) --few-cases || { test $$? = 1 && $(ALONE) --few-cases; }
+
+test-all: setup ## Run the tests with all their cases, in 30 to 60 minutes on two cores
 	@$(BIN)/python -m pytest $(SHARED) || { test $$? = 1 && $(ALONE); }
 
 test-quick: setup ## Run the quick tests: architecture, unit tests, one request through three processes

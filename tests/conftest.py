@@ -13,7 +13,7 @@ import specpair  # noqa: F401 - before gRPC
 from specpair.engine import device_thread
 from specpair.server.garbage import collect_only_new
 
-pytest_plugins = ["tests.needs"]
+pytest_plugins = ["tests.few_cases", "tests.needs"]
 
 for name in [name for name in os.environ if name.startswith("SPECPAIR_")]:
     del os.environ[name]  # they set options, of which tests expect the defaults

@@ -55,6 +55,7 @@ async def wait_until_proposed(cluster: Cluster, case: Case) -> None:
                 return
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("is_hung", [True, False])
 async def test_without_the_draft_every_request_goes_on_and_speculates_again_with_it(
@@ -109,6 +110,7 @@ async def test_a_target_that_came_back_is_gone_to_when_the_other_dies(cluster: C
     await first.wait_until_ready()
 
 
+@pytest.mark.few_cases()
 @pytest.mark.timeout(300)
 async def test_a_rolling_restart_of_every_service_loses_nothing(cluster: Cluster) -> None:
     """SIGTERM for one after the other, under load; requests that the coordinator hands back are resumed."""

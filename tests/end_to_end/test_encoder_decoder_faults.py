@@ -44,6 +44,7 @@ def expected_of(model: Any, ids: list[int], start: int, sampling: SamplingOption
     return plain_loop(Conditioned(model, ids), [start], sampling, COUNT, coupled_choice(sampling.seed))
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ASKED)
 async def test_a_killed_target_and_a_killed_draft_change_no_token(kind: str, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ async def ask(stub: Any, request: pb.GenerateTokensRequest) -> tuple[list[int], 
     return [token.id for response in responses for token in response.tokens], responses[-1].summary.speculation
 
 
+@pytest.mark.few_cases()
 @pytest.mark.timeout(240)
 async def test_an_accelerated_draft_changes_no_token(tmp_path: Path) -> None:
     pair = find_pair("tiny", tmp_path)

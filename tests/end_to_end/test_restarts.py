@@ -107,6 +107,7 @@ async def generate(
     return tokens, summary
 
 
+@pytest.mark.few_cases("target")
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", ["draft", "target", "coordinator"])
 async def test_a_stream_goes_on_while_a_service_is_killed_and_started_again(up: Up, name: str) -> None:

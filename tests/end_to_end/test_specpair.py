@@ -123,6 +123,7 @@ def test_info_is_ready(address: str) -> None:
         assert word in done.stdout
 
 
+@pytest.mark.few_cases()
 @pytest.mark.timeout(240)
 def test_up_makes_the_target_deterministic() -> None:
     with running_up("--deterministic") as address:
@@ -174,6 +175,7 @@ def test_up_with_a_head_needs_no_draft() -> None:
     assert "drafter medusa" in done.stderr and "acceptance rate" in done.stderr
 
 
+@pytest.mark.few_cases()
 @pytest.mark.timeout(240)
 def test_up_reads_an_input_for_an_encoder() -> None:
     text = "the small dog sees a red house ."

@@ -133,6 +133,7 @@ async def open_at_both(stub: Stubs, coordinators: list[Instance], group: asyncio
     return readers
 
 
+@pytest.mark.few_cases("behind_a_balancer")
 @pytest.mark.parametrize("through", [round_robin, behind_a_balancer])
 async def test_streams_of_a_killed_coordinator_go_on_at_the_other(
     coordinators: list[Instance], through: Callable[[list[str]], AbstractAsyncContextManager[Stubs]]

@@ -22,6 +22,7 @@ REQUESTS_EACH = 8
 PATIENCE = 20.0
 
 
+@pytest.mark.few_cases()
 @pytest.mark.timeout(240)
 async def test_random_cancels_leave_nothing_behind(tmp_path: Path) -> None:
     target = make_model(tmp_path / "target", "qwen3", max_position_embeddings=256)

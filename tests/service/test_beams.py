@@ -71,6 +71,7 @@ async def pair(folders: tuple[Path, Path]) -> AsyncIterator[RunningPair]:
         yield running
 
 
+@pytest.mark.few_cases("llama")
 async def test_equals_transformers(pair: RunningPair, folders: tuple[Path, Path]) -> None:
     model = load_plain(folders[0])
     for num_beams in (1, 2, 4):

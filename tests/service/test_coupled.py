@@ -107,6 +107,7 @@ async def test_a_lost_sequence_goes_on_where_it_was(target: Path) -> None:
             await running.sequences.CloseSequence(pb.CloseSequenceRequest(sequence_id="s"))
 
 
+@pytest.mark.few_cases()
 async def test_the_bundled_target_writes_the_same_with_any_draft(tmp_path: Path) -> None:
     """Deterministic, so that no near-tie can part the outputs: alone, and among 16 others."""
     target = engine_config(BUNDLED / "target", deterministic=True, max_model_len=256)

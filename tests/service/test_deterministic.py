@@ -67,6 +67,7 @@ async def among_others(pair: RunningPair, k: int, options: dict[str, Any]) -> li
     return outputs[: len(PROMPTS)]
 
 
+@pytest.mark.few_cases("paged, tight")
 @pytest.mark.parametrize("kind", TARGETS)
 async def test_greedy(kind: str, target: Path, drafts: dict[str, Path]) -> None:
     async with running_pair(engine_config(target, deterministic=True)) as pair:
@@ -80,6 +81,7 @@ async def test_greedy(kind: str, target: Path, drafts: dict[str, Path]) -> None:
         await pair.check_clean()
 
 
+@pytest.mark.few_cases("alike")
 @pytest.mark.parametrize(
     ("draft", "options"),
     [("alike", COUPLED), ("random", COUPLED), (None, COUPLED), ("alike", COUPLED_ADJUSTED)],

@@ -65,6 +65,7 @@ def distance(model: Any, first: SamplingOptions, second: SamplingOptions, length
     return sum(abs(one[tokens] - other[tokens]) for tokens in one) / 2
 
 
+@pytest.mark.few_cases("token-sparse", "block-dense", "coupled-sparse")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("rule", "encoding"), [("token", "sparse"), ("block", "sparse"), ("coupled", "sparse"), ("block", "dense")]
@@ -73,6 +74,7 @@ async def test_joint_distribution(served: Served, rule: str, encoding: str) -> N
     await check_distribution(served, rule=RULES[rule], encoding=ENCODINGS[encoding])
 
 
+@pytest.mark.few_cases("whole-block", "ids first-token")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("withholds", [False, True], ids=["whole", "ids first"])
@@ -98,6 +100,7 @@ async def test_joint_distribution_with_work_ahead(
     assert (followed() - before[1] > SAMPLES / 20) is (withholds and rule != "coupled")
 
 
+@pytest.mark.few_cases("block-sparse")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("rule", "encoding"), [("token", "sparse"), ("block", "sparse"), ("coupled", "sparse"), ("token", "dense")]
@@ -109,6 +112,7 @@ async def test_joint_distribution_with_a_reduced_draft(reduced: Served, rule: st
     )
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", OPTIONS)
 async def test_joint_distribution_under_each_option(served: Served, name: str) -> None:
@@ -117,6 +121,7 @@ async def test_joint_distribution_under_each_option(served: Served, name: str) -
     await check_distribution(served, options, FEWER, lengths=(2, 3), rule=RULES["block"])
 
 
+@pytest.mark.few_cases()
 @pytest.mark.timeout(600)
 @given(options=sampling_options(VOCABULARY, greedy=False), rule=st.sampled_from(["token", "block"]))
 @settings(
@@ -131,6 +136,7 @@ async def test_joint_distribution_under_any_combination(served: Served, options:
     assert p_value(counts, served.model, options, 3) > 1e-4
 
 
+@pytest.mark.few_cases("block")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("rule", ["token", "block"])
 async def test_shared_noise_is_seen(served: Served, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:

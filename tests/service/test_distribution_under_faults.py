@@ -58,6 +58,7 @@ def forgetting(model: RunningModel, method: str, every: int) -> Iterator[list[st
         delattr(host, method)
 
 
+@pytest.mark.few_cases("block")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("rule", ["token", "block"])
 async def test_services_that_forget_bend_nothing(served: Served, rule: str) -> None:
@@ -101,6 +102,7 @@ async def draw_resumed(served: Served, samples: int, most_left: int, **fields: A
     return Counter(await asyncio.gather(*(one(seed) for seed in range(samples))))
 
 
+@pytest.mark.few_cases()
 @pytest.mark.timeout(600)
 async def test_clients_that_resume_bend_nothing(served: Served) -> None:
     counts = await draw_resumed(served, SAMPLES, 3, rule=RULES["block"])
@@ -108,6 +110,7 @@ async def test_clients_that_resume_bend_nothing(served: Served) -> None:
         assert p_value(counts, served.model, PLAIN, length) > 1e-5, f"{length} tokens"
 
 
+@pytest.mark.few_cases()
 @pytest.mark.timeout(600)
 async def test_noise_that_is_used_again_is_seen(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: what is resumed behind the first token begins with its step."""

@@ -54,6 +54,7 @@ async def p_values(served: Served, drafter: Drafter, options: SamplingOptions = 
     return [distribution.p_value(counts, served.model, options, length) for length in (2, 3)]
 
 
+@pytest.mark.few_cases("token-ngram-model", "block-bigram")
 @pytest.mark.parametrize("drafter", [drafter for drafter in OF_A_DRAFT if drafter is not Drafter.MODEL])
 @pytest.mark.parametrize("rule", ["token", "block"])
 @pytest.mark.usefixtures("repetitive_prompt")
@@ -65,18 +66,21 @@ async def test_joint_distribution(served: Served, drafter: Drafter, rule: str) -
     assert 0 < proof.summary.speculation.accepted_token_count < proof.summary.speculation.draft_token_count
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("drafter", [Drafter.NGRAM, Drafter.UNIFORM, Drafter.BIGRAM])
 @pytest.mark.usefixtures("repetitive_prompt")
 async def test_joint_distribution_with_dense_rows(served: Served, drafter: Drafter) -> None:
     assert min(await p_values(served, drafter, rule=RULES["block"], encoding=ENCODINGS["dense"])) > 1e-3
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("name", ["temperature", "banned_token_ids", "min_tokens", "several"])
 @pytest.mark.usefixtures("repetitive_prompt")
 async def test_joint_distribution_under_options(served: Served, name: str) -> None:
     assert min(await p_values(served, Drafter.NGRAM, distribution.OPTIONS[name], rule=RULES["block"])) > 1e-3
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("rule", ["token", "block"])
 @pytest.mark.usefixtures("repetitive_prompt")
 async def test_noise_shared_with_the_target_is_seen(served: Served, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:

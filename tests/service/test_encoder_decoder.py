@@ -77,6 +77,7 @@ async def outputs_of(pair: RunningPair, encoder_ids: list[int], **fields: Any) -
     return [tokens[index] for index in sorted(tokens)]
 
 
+@pytest.mark.few_cases(6)
 @pytest.mark.parametrize(("k", "penalty"), [(0, 1.0), (1, 1.4), (2, 1.4), (4, 1.0), (8, 1.4), (None, 1.4)])
 async def test_greedy_is_what_transformers_generates(served: Served, k: int | None, penalty: float) -> None:
     """Several at once, so that a pass has sequences with different inputs; the penalty makes them less monotonous.
@@ -89,6 +90,7 @@ async def test_greedy_is_what_transformers_generates(served: Served, k: int | No
     assert len({tuple(tokens) for tokens in expected}) == len(INPUTS), "the input does not show"
 
 
+@pytest.mark.few_cases(5)
 @pytest.mark.parametrize(
     "proposing",
     [
@@ -165,6 +167,7 @@ async def test_the_same_tokens_after_another_input_are_not_found_in_the_cache(se
         assert await outputs_of(served.pair, ids, max_tokens=8, **fields) == [expected]
 
 
+@pytest.mark.few_cases("t5-block")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("kind", "rule"), [("t5", "block"), ("mt5", "token"), ("bart", "block")])
 async def test_sampled_outputs_are_distributed_as_the_targets(kind: str, rule: str, tmp_path: Path) -> None:

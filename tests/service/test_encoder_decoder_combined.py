@@ -25,6 +25,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("way", WAYS)
 async def test_packed_passes_of_many_inputs(tmp_path: Path, way: str) -> None:
     target = make_encoder_decoder(tmp_path / "target", "t5", seed=1)

@@ -19,6 +19,7 @@ def prompts(vocab_size: int, lengths: tuple[int, ...] = (1, 2, 3, 5, 8, 13, 21, 
     return [[draw.randrange(1, vocab_size) for _ in range(length)] for length in lengths]
 
 
+@pytest.mark.few_cases(6)
 @pytest.mark.parametrize("kind", CONFIGS)
 @pytest.mark.parametrize("cache", ["contiguous", "paged"])
 async def test_greedy_equals_generate(kind: str, cache: str, tmp_path: Path) -> None:

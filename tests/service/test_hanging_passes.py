@@ -152,6 +152,7 @@ async def test_a_pass_that_never_comes_back_ends_the_process(tmp_path: Path) -> 
     assert "target service ends: a forward pass hangs" in errors.decode()
 
 
+@pytest.mark.few_cases()
 async def test_the_time_for_which_a_process_is_stopped_does_not_count(tmp_path: Path) -> None:
     """In the middle of a pass, for longer than a pass may take."""
     folder = make_model(tmp_path)

@@ -64,6 +64,7 @@ def held_tokens(pair: RunningPair) -> int:
     return sum(sequence.length for sequence in pair.target.host.sequences._held.values())
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize(
     "wanted",
     [

@@ -45,6 +45,7 @@ def drafted(served: Served) -> float:
     return total(served.pair.front_end.registry, "specpair_spec_decode_num_draft_tokens_total")
 
 
+@pytest.mark.few_cases("token-drafts2-dense-frequency_penalty")
 @pytest.mark.parametrize(
     ("rule", "drafts", "encoding", "option"),
     [
@@ -63,6 +64,7 @@ async def test_the_distribution_is_the_targets(
     assert drafted(served) - before > 3 * ENOUGH, "most rounds had a tree"
 
 
+@pytest.mark.few_cases()
 async def test_rows_of_the_wrong_draft_are_seen(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: each draw is judged by the row from which it came. (Draws by the same numbers bias the text less,
     and are left to enumeration.)"""

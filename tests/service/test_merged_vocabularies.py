@@ -39,6 +39,7 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
         await pair.check_clean()
 
 
+@pytest.mark.few_cases("block-dense-repetition_penalty")
 @pytest.mark.parametrize(
     ("rule", "encoding", "option"), [("token", "sparse", "plain"), ("block", "dense", "repetition_penalty")]
 )

@@ -285,6 +285,7 @@ async def call_unary(stub: Any, method: str, request: Any) -> Any:
     return await getattr(stub, method)(request)
 
 
+@pytest.mark.few_cases("TargetMachine-paged", "DraftMachine-contiguous")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("cache", ["contiguous", "paged"])
 @pytest.mark.parametrize("machine", [TargetMachine, DraftMachine])

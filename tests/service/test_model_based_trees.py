@@ -234,6 +234,7 @@ class TreeMachine(TargetMachine):
         known.tokens, known.step, known.last = tokens, request.step, None
 
 
+@pytest.mark.few_cases("contiguous-eagle", "paged-")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("cache", "head"),

@@ -47,6 +47,7 @@ def guesses(served: Served) -> float:
     return total(served.pair.draft.registry, "specpair_draft_accepted_guesses_total")
 
 
+@pytest.mark.few_cases("token-sparse-several")
 @pytest.mark.parametrize(
     ("rule", "encoding", "option"),
     [("block", "sparse", "plain"), ("token", "sparse", "several"), ("token", "dense", "frequency_penalty")],

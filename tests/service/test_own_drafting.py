@@ -77,6 +77,7 @@ async def test_coupled_output_is_that_without_proposals(served: Served) -> None:
         assert drafted.summary.speculation.draft_token_count > 0 == plain.summary.speculation.draft_token_count
 
 
+@pytest.mark.few_cases("block-options3-dense")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("rule", "options", "encoding"),

@@ -34,6 +34,7 @@ async def draft(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield model
 
 
+@pytest.mark.few_cases(10)
 @pytest.mark.parametrize("min_confidence", [0.0, 0.01])
 @pytest.mark.parametrize("way", ["asks", "tells"])
 @pytest.mark.parametrize("kind", SEQUENCES)
@@ -82,6 +83,7 @@ def held_device(host: DraftHost) -> threading.Event:
     return release
 
 
+@pytest.mark.few_cases(5)
 @pytest.mark.parametrize("is_reading", [False, True])
 @pytest.mark.parametrize("kind", SEQUENCES)
 async def test_it_prepares_for_the_first_token_while_the_target_reads_the_prompt(

@@ -67,6 +67,7 @@ async def test_info_and_metrics_say_what_is_served(pairs: dict[str, RunningPair]
     assert plain.target.quantization == "none" and not plain.target.HasField("divergence")
 
 
+@pytest.mark.few_cases("int8")
 @pytest.mark.parametrize("quantization", ["int8", "int4"])
 async def test_verify_exactness_passes(quantization: str) -> None:
     """Every equality to the last token: a quantised target has no near-ties to be excused."""

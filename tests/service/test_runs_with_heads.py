@@ -73,6 +73,7 @@ def counts(made: Generated) -> list[Any]:
     ]
 
 
+@pytest.mark.few_cases(12)
 @pytest.mark.parametrize("rule", ["token", "block", "coupled"])
 @pytest.mark.parametrize("name", OPTIONS)
 @pytest.mark.parametrize("count", [0, 1, 3])

@@ -148,6 +148,7 @@ async def test_a_killed_rank_ends_the_group_and_no_request_loses_a_token(service
     await until_gone(rank)
 
 
+@pytest.mark.few_cases()
 async def test_ranks_that_meet_at_an_address_end_together(tmp_path: Path) -> None:
     """As by torchrun, or on several machines. The leader gets SIGTERM; nobody tells the other rank but the leader."""
     model = make_model(tmp_path / "model", "qwen2", seed=1)
@@ -165,6 +166,7 @@ async def test_ranks_that_meet_at_an_address_end_together(tmp_path: Path) -> Non
                 await rank.wait()
 
 
+@pytest.mark.few_cases()
 async def test_when_torchrun_loses_a_rank_on_one_machine_the_group_ends_on_both(tmp_path: Path) -> None:
     model = make_model(tmp_path / "model", "qwen2", seed=1)
     meeting, port = free_port(), free_port()

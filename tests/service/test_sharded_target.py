@@ -87,6 +87,7 @@ def is_running(process: int) -> bool:
     return os.path.exists(f"/proc/{process}/stat")
 
 
+@pytest.mark.few_cases("llama")
 async def test_greedy_equals_generate(served: Served) -> None:
     plain = load_plain(served.folder)
     accepted = 0

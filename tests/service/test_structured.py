@@ -122,6 +122,7 @@ def p_value(counts: Counter[tuple[int, ...]], wanted: dict[tuple[int, ...], floa
     return float(chisquare(observed, due * total / due.sum()).pvalue)
 
 
+@pytest.mark.few_cases("block")
 @pytest.mark.parametrize("rule", RULES)
 async def test_outputs_are_distributed_as_the_masked_target_s(
     pair: RunningPair, folders: tuple[Path, Path], rule: str
@@ -130,6 +131,7 @@ async def test_outputs_are_distributed_as_the_masked_target_s(
     assert p_value(await draw(pair, rule=RULES[rule]), expected(folders[0])) > 1e-3
 
 
+@pytest.mark.few_cases("fields1")
 @pytest.mark.parametrize("fields", [{"rule": RULES["token"]}, {"rule": RULES["block"], "num_tree_tokens": 6}])
 async def test_so_they_are_where_the_draft_proposes_what_does_not_fit(
     unmasked: RunningPair, folders: tuple[Path, Path], fields: dict[str, Any]
@@ -137,6 +139,7 @@ async def test_so_they_are_where_the_draft_proposes_what_does_not_fit(
     assert p_value(await draw(unmasked, **fields), expected(folders[0])) > 1e-3
 
 
+@pytest.mark.few_cases()
 async def test_cutting_blocks_at_what_does_not_fit_is_seen(
     unmasked: RunningPair, folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

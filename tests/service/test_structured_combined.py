@@ -44,6 +44,7 @@ async def headed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
         await pair.check_clean()
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("rule", ["token", "block"])
 async def test_heads_of_the_target(headed: Any, rule: str) -> None:
     pair, target, drafter = headed
@@ -74,6 +75,7 @@ async def test_the_first_token_of_look_ahead_is_always_accepted(headed: Any) -> 
     assert speculation.accepted_token_count == speculation.draft_token_count > 5
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("is_masked", [True, False])
 async def test_merged_drafts(folders: tuple[Path, Path], tmp_path: Path, is_masked: bool) -> None:
     target, draft = folders
@@ -152,6 +154,7 @@ async def encoded(pair: RunningPair, count: int, **options: Any) -> tuple[list[i
     return [token.id for response in responses for token in response.tokens], responses[-1].summary
 
 
+@pytest.mark.few_cases()
 @pytest.mark.timeout(300)
 async def test_a_target_on_two_ranks(folders: tuple[Path, Path]) -> None:
     target, draft = folders

@@ -48,6 +48,7 @@ async def tokens(pair: RunningPair, **fields: Any) -> list[pb.GeneratedToken]:
     return [token async for response in responses for token in response.tokens]
 
 
+@pytest.mark.few_cases("3-block")
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("count", [0, 3])
 async def test_outputs_are_distributed_as_the_masked_target_s(

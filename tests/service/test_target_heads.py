@@ -65,6 +65,7 @@ async def small(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         await pair.check_clean()
 
 
+@pytest.mark.few_cases("medusa", "pass")
 async def test_greedy_output_is_the_targets_own(kind: tuple[str, Served]) -> None:
     name, served = kind
     for drafter in (None, *KINDS[name][1]):
@@ -89,6 +90,7 @@ async def test_coupled_output_is_that_without_proposals(kind: tuple[str, Served]
             assert drafted.summary.speculation.draft_token_count > 0 == plain.summary.speculation.draft_token_count
 
 
+@pytest.mark.few_cases("medusa")
 async def test_sampled_output_is_distributed_as_the_targets_own(small: tuple[str, Served]) -> None:
     name, served = small
     for drafter, rule in SAMPLED:

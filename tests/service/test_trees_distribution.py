@@ -26,6 +26,7 @@ MANY = 1000
 SOME = ("several", "min_tokens", "frequency_penalty", "top_p")
 
 
+@pytest.mark.few_cases("several-token", "several-block")
 @pytest.mark.parametrize("rule", ["token", "block"])
 @pytest.mark.parametrize("option", ["plain", *SOME])
 async def test_the_distribution_is_the_targets(served: Served, rule: str, option: str) -> None:
@@ -49,6 +50,7 @@ async def test_siblings_without_replacement_are_not_judged_as_independent(
     assert await lowest_p_value(served, "block") < 1e-12
 
 
+@pytest.mark.few_cases()
 async def test_a_sibling_is_judged_by_what_the_rejected_ones_left(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:

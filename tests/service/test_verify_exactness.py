@@ -101,6 +101,7 @@ def caught(report: Report) -> bool:
     return Verdict.DIFFERENT in {entry.verdict for entry in report.comparisons}
 
 
+@pytest.mark.few_cases("on")
 @pytest.mark.parametrize("work_ahead", [WorkAhead.OFF, WorkAhead.ON])
 async def test_an_honest_pair_passes(tmp_path: Path, work_ahead: WorkAhead) -> None:
     options = {"penalties": SamplingOptions(top_k=3, repetition_penalty=1.3, presence_penalty=0.5)}
@@ -117,6 +118,7 @@ async def test_an_honest_pair_passes(tmp_path: Path, work_ahead: WorkAhead) -> N
         assert 0.2 < entry.acceptance_rate < 1.0 and entry.fallback_count == 0
 
 
+@pytest.mark.few_cases()
 async def test_a_proposal_that_was_prepared_for_another_outcome_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +150,7 @@ async def test_acceptance_with_the_drafts_noise_is_caught(tmp_path: Path, monkey
     await must_be_caught(tmp_path, [0.24, 0.74, 0.02], [0.47, 0.02, 0.51], rules=(Rule.TOKEN,), draws=220)
 
 
+@pytest.mark.few_cases()
 @pytest.mark.usefixtures("by_numpy")
 async def test_the_block_rule_keyed_by_position_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control 2: what a round saw of the noise behind its last token comes again in the next."""
@@ -187,6 +190,7 @@ async def test_dropping_a_drawn_token_is_caught(tmp_path: Path, monkeypatch: pyt
     await must_be_caught(tmp_path, [0.75, 0.11, 0.14], [0.7, 0.18, 0.12], draws=150)
 
 
+@pytest.mark.few_cases()
 @pytest.mark.usefixtures("by_numpy")
 async def test_a_block_residual_without_its_scale_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control 4: max(p - q, 0) after n accepted tokens instead of max(P_n p - q, 0).

@@ -101,6 +101,7 @@ async def accepted(pair: RunningPair, **options: Any) -> int:
     return done.summary.speculation.accepted_token_count
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize(("rule", "encoding"), [("token", "sparse"), ("block", "dense")])
 async def test_joint_distribution(served: Served, rule: str, encoding: str) -> None:
     assert min(await p_values(served, rule=RULES[rule], encoding=ENCODINGS[encoding])) > 1e-3
@@ -138,6 +139,7 @@ async def test_a_structured_output(method: str, tmp_path: Path) -> None:
             assert made.summary.speculation.accepted_token_count > 0 == made.summary.speculation.fallback_count
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("name", ["repetition_penalty", "several"])
 async def test_joint_distribution_under_options(served: Served, name: str) -> None:
     assert min(await p_values(served, OPTIONS[name], rule=RULES["block"])) > 1e-3

@@ -48,6 +48,7 @@ async def outputs(pair: RunningPair, mode: pb.WorkAheadMode, case: dict[str, Any
     return list(await asyncio.gather(*requests))
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case.values())))
 async def test_the_output_is_the_same_bits_with_and_without(pair: RunningPair, case: dict[str, Any]) -> None:
     without, ahead = await outputs(pair, OFF, case), await outputs(pair, ON, case)

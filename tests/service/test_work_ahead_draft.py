@@ -46,6 +46,7 @@ async def prepare(
     return answer, await caller.prepared(name, 1, order.get("max_outcomes", ORDER["max_outcomes"]))
 
 
+@pytest.mark.few_cases(12)
 @pytest.mark.parametrize("encoding", ["DISTRIBUTION_ENCODING_SPARSE", "DISTRIBUTION_ENCODING_DENSE"])
 @pytest.mark.parametrize("rule", ["ACCEPTANCE_RULE_TOKEN", "ACCEPTANCE_RULE_BLOCK", "ACCEPTANCE_RULE_COUPLED"])
 @pytest.mark.parametrize("sampling", SAMPLINGS)
@@ -70,6 +71,7 @@ async def test_a_prepared_block_is_the_answer_to_the_call_of_its_outcome(
 RULES = ["ACCEPTANCE_RULE_TOKEN", "ACCEPTANCE_RULE_BLOCK", "ACCEPTANCE_RULE_COUPLED"]
 
 
+@pytest.mark.few_cases(9)
 @pytest.mark.parametrize("way", ["asks", "has the proposal", "tells"])
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("sampling", ["greedy", "penalised"])

@@ -18,6 +18,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
     gpu.main()
 
 
+@pytest.mark.few_cases()
 def test_a_trial_on_a_cpu_fills_all_tables(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--expand", "tiny", "--device", "cpu", "--dtype", "float32", "--context", "24"]
     run(monkeypatch, *options, "--tokens", "8", "--quick")

@@ -81,6 +81,7 @@ def test_sampling_is_seeded_and_from_the_whole_distribution(model: TransformersM
     assert len(first) > 50
 
 
+@pytest.mark.few_cases()
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_bench_runs_from_end_to_end(pair: tuple[Path, Path]) -> None:

@@ -183,6 +183,7 @@ def test_ctrl_c_while_the_modules_are_imported_is_one_line(tmp_path: Path, is_sc
 PORTS = ("port", "draft-port", "target-port", "http-port", "draft-metrics-port", "target-metrics-port")
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("more", [["--prompt", "x"], [f"--{name}=0" for name in PORTS]], ids=["once", "lasting"])
 def test_up_reports_a_service_that_dies_with_the_end_of_its_log(tmp_path: Path, more: list[str]) -> None:
     """The target's folder is empty, so its process ends; the others are stopped, and nothing stays behind."""

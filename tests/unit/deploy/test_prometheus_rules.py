@@ -34,6 +34,7 @@ def test_rules_do_what_they_should() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.few_cases(4)
 @needs_promtool
 @pytest.mark.parametrize("name", NAMES)
 def test_no_rule_can_fall_silent(name: str, tmp_path: Path) -> None:

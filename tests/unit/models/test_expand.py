@@ -100,6 +100,7 @@ def expansion_in_memory(source: Path, shape: Shape, **options: Any) -> Any:
     return model.eval()
 
 
+@pytest.mark.few_cases(22)
 @pytest.mark.parametrize("growth", GROWTHS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_function_is_preserved(kind: str, growth: str, tmp_path: Path) -> None:

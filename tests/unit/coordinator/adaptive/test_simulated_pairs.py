@@ -78,6 +78,7 @@ def adaptive(simulation: Simulation) -> Callable[[], Policy]:
     return lambda: controller.enter(Drafter.MODEL, Rule.BLOCK, 0.0, None)
 
 
+@pytest.mark.few_cases(9)
 @pytest.mark.parametrize("load", [1, 4, 16])
 @pytest.mark.parametrize("acceptance", [0.0, 0.3, 0.6, 0.9])
 @pytest.mark.parametrize("machine", MACHINES)
@@ -96,6 +97,7 @@ def test_near_the_best_fixed_length(acceptance: float) -> None:
     assert rate_of(machine, text, 1, adaptive) >= 0.93 * best
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("has_confidence", [False, True])
 def test_near_the_best_fixed_length_at_measured_costs(has_confidence: bool) -> None:
     text = Text(length=96, prompt=16, rates=lambda token_count: (0.54, 0.72, 0.76), has_confidence=has_confidence)
@@ -156,6 +158,7 @@ def test_a_draft_that_was_slow_at_first_is_tried_again(slow_starts: int, warm_up
     assert rate_of(machine, text, 1, adaptive, warm_up=warm_up) >= 0.95 * usual
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("load", [1, 4, 16])
 @pytest.mark.parametrize("start_time", [15_000.0, 60_000.0, 300_000.0])
 def test_a_draft_that_is_always_slow_costs_next_to_nothing(start_time: float, load: int) -> None:

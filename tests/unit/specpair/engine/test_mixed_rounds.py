@@ -89,6 +89,7 @@ def test_no_pass_begins_without_who_is_there(sequence_count: int, hit_rate: floa
     assert device.left_behind == 0
 
 
+@pytest.mark.few_cases(15)
 @pytest.mark.parametrize("absence", [0.005, 0.01, 0.015])
 @pytest.mark.parametrize("hit_rate", [0.5, 0.65, 0.8, 0.95])
 @pytest.mark.parametrize("sequence_count", [1, 2, 4, 8, 16])

@@ -66,6 +66,7 @@ def test_queries_and_keys_are_rotated_and_stored(has_bias: bool, has_norms: bool
     assert keys.isfinite().any(-1).any(-1).sum() == rows, "nothing else is written"
 
 
+@pytest.mark.few_cases(6)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("window", [None, 7, 200])
 @pytest.mark.parametrize("block_size", [4, 16])

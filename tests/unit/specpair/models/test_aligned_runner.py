@@ -107,6 +107,7 @@ def check_all_ways(folder: Path, **changes: Any) -> None:
             assert torch.equal(way(runner, ids), expected), f"{way.__name__}, {cache}"
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_logits_depend_on_the_tokens_before_them_alone(kind: str, tmp_path: Path) -> None:
     check_all_ways(make_model(tmp_path, kind))

@@ -64,6 +64,7 @@ def errors_of(code: str, hub: str, home: Path, **variables: str) -> str:
     return result.stderr
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("code", [SETTINGS, DEFAULTS], ids=["settings", "sampling defaults"])
 def test_a_hub_that_does_not_answer_is_asked_once(tmp_path: Path, code: str) -> None:
     errors = errors_of(code, f"http://127.0.0.1:{free_port()}", tmp_path)
@@ -79,6 +80,7 @@ def test_what_a_hub_says_is_left_to_those_who_load(tmp_path: Path) -> None:
         assert "ModelRefusedError" not in errors_of(DEFAULTS, hub, tmp_path)
 
 
+@pytest.mark.few_cases()
 def test_the_variable_of_the_library_says_how_long_a_hub_is_waited_for(tmp_path: Path) -> None:
     """Else nobody behind a slow proxy could load a model."""
 

@@ -14,6 +14,7 @@ from tests.tiny_models import make_model
 from tests.unit.specpair.models.test_captured_runner import TOLERANCE, load
 
 
+@pytest.mark.few_cases("qwen3-float16-0.02")
 @pytest.mark.needs("triton")
 @pytest.mark.parametrize(
     ("kind", "dtype", "tolerance"),
@@ -46,6 +47,7 @@ def test_logits_are_those_of_the_plain_runner(
     assert not runner.misses and runner.buckets == [(1, 0), (3, 0), (8, 0)]
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.needs("triton")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_the_trial_runs_every_kernel_and_finds_a_wrong_result(

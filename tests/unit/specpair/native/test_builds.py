@@ -122,6 +122,7 @@ def test_a_processor_that_cannot_be_read_gets_none(
     assert processor_features() == frozenset() and suitable_build() is None
 
 
+@pytest.mark.few_cases("x86-64-v3")
 @needs_x86_compiler
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)

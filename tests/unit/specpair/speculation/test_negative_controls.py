@@ -162,6 +162,7 @@ def distances(rule: Rule, draft: Tensor, **variant: bool) -> tuple[float, float]
     return float(np.abs(observed - expected).sum() / 2), float(np.abs(own - expected).sum(-1).max() / 2)
 
 
+@pytest.mark.few_cases(2)
 @rules
 @pytest.mark.parametrize("draft", [NEAR_DRAFT, FAR_DRAFT], ids=["near", "far"])
 def test_keyed_by_step_texts_are_the_targets(rule, draft):
