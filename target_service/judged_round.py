@@ -6,8 +6,8 @@ from typing import NamedTuple
 class JudgedRound(NamedTuple):
     """A verdict of a run, or the only one of a call."""
 
-    proposed_count: int
-    """Of a tree the tokens of its longest path."""
+    depth: int
+    """Proposed tokens of which all could be accepted: of a tree those of its longest path."""
     tokens: list[int]
     """The accepted tokens, and the target's own after them."""
     tree_token_count: int = 0

@@ -221,8 +221,8 @@ def run_fields(rounds: Sequence[JudgedRound]) -> dict[str, Any]:
     if not rounds:
         return {}
     fields: dict[str, Any] = {"run_token_ids": [token for one in rounds for token in one.tokens]}
-    if any(one.proposed_count for one in rounds):
-        fields["run_proposed_counts"] = [one.proposed_count for one in rounds]
+    if any(one.depth for one in rounds):
+        fields["run_proposed_counts"] = [one.depth for one in rounds]
         fields["run_accepted_counts"] = [one.accepted_count for one in rounds]
     if any(one.tree_token_count for one in rounds):
         fields["run_tree_token_counts"] = [one.tree_token_count for one in rounds]

@@ -274,8 +274,10 @@ def self_drafter(config: EngineConfig, facts: ModelFacts, runner: Runner) -> Sel
 
 
 def fed_count(call: VerifyCall) -> int:
-    """The most tokens that are fed for a call after those that are committed with it."""
-    return len(call.proposed) + (call.run_length - 1) * (1 + call.next_count)
+    """Tokens for which there has to be room after those that are committed with a call: all of its proposal and then,
+    for the further rounds of a run, what may stay of it and come after that. What a head proposes fits what is left."""
+    depth = len(call.proposed) if call.drawn is None else max(call.drawn.tree.depths)
+    return max(len(call.proposed), depth + (call.run_length - 1) * (1 + call.next_count))
 
 
 def work_of(held: HeldSequence[Verdict], call: VerifyCall, vocab_size: int) -> VerifyWork:

@@ -44,9 +44,10 @@ class Round:
     token_ids: Sequence[int] = ()
     """The proposed tokens to judge."""
     parents: Sequence[int] = ()
-    """For a tree, the index of each one's parent, -1 for the last committed token. Empty for a chain."""
+    """For a tree, the index of each one's parent, -1 for the last committed token. Empty for a chain, and for a tree in
+    a later round of a run, of which only the size is known."""
     is_tree: bool = False
-    """Whether the proposal is a tree. Of a later round of a run its tokens and parents are not known."""
+    """Whether the proposal is a tree."""
     drafted_count: int = 0
     depth: int = 0
     """Proposed tokens of which all could be accepted: those of the longest path."""
@@ -171,7 +172,8 @@ class Round:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing was proposed after the accepted tokens, so that the next one is a bonus."""
+        """Whether nothing was proposed after the accepted tokens, so that the next one is a bonus. Not for later rounds
+        of a run, whose counts say it."""
         path = self.judged.path
         if not self.parents:
             return len(path) == self.drafted_count

@@ -155,6 +155,10 @@ class Proposed:
         return self.times.compute - self.waited_compute
 
 
+MOST_TOKENS = 64
+"""Of a proposal: no service can be set to more."""
+
+
 class RunCounts(NamedTuple):
     """Of a round of a run: the tokens that a head of the target proposed, and those of them that were accepted."""
 
@@ -174,6 +178,15 @@ class RunCounts(NamedTuple):
     def is_whole(self) -> bool:
         """Whether nothing was proposed after the accepted tokens."""
         return self.ended_at_leaf if self.tree_token_count else self.accepted_count == self.depth
+
+    def is_possible(self, asked_count: int) -> bool:
+        """Whether a proposal of so many tokens, or a tree of so many levels, can have come to this."""
+        if not self.accepted_count <= self.depth <= asked_count:
+            return False
+        if not self.tree_token_count:
+            return not self.ended_at_leaf
+        is_end = self.accepted_count == self.depth  # a leaf, as one of the longest path
+        return 0 < self.depth <= self.tree_token_count <= MOST_TOKENS and self.ended_at_leaf >= is_end
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,7 +291,7 @@ def run_counts(answer: target_service_pb2.VerifyProposalResponse, order: OwnOrde
         raise SpecpairError("the target gave unequal numbers of proposals and verdicts of a run")
     parts = (proposed, accepted, trees, leaves) if trees else (proposed, accepted)
     counts = tuple(map(RunCounts, *parts))
-    if any(not one.accepted_count <= one.depth <= min(order.count, one.proposed_count) for one in counts):
+    if not all(one.is_possible(order.count) for one in counts):
         raise SpecpairError(f"the target gave a run with {counts}; {order.count} proposed tokens were asked for")
     if counts and sum(1 + one.accepted_count for one in counts) != len(answer.run_token_ids):
         raise SpecpairError(f"the target gave {len(answer.run_token_ids)} tokens for a run with {counts}")

@@ -21,8 +21,9 @@ class BatchSize(NamedTuple):
 class Work:
     """One call on one sequence: feed all its tokens, then process the logits of the last `row_count`.
 
-    A service subclasses it with the fields that its `advance` needs. The work is finished once `advance` sets `done`;
-    until then the engine keeps feeding the tokens that `advance` appends to the sequence, and a tree whole each time.
+    A service subclasses it with the fields that its `advance` needs. The work is finished once `advance` sets `done`
+    and `resume` leaves it so; until then the engine keeps feeding the tokens that these append to the sequence, and a
+    tree whole each time.
     """
 
     sequence: Sequence

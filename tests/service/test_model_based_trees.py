@@ -13,6 +13,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
+from specpair.speculation.trees.depths import depths
 from specpair.v1.proposal_pb2 import Proposal
 from specpair.v1.sequence_service_pb2 import RollbackSequenceRequest
 from specpair.v1.target_service_pb2 import Continuation, ScoreTreeRequest
@@ -169,7 +170,8 @@ class TreeMachine(TargetMachine):
         """Several rounds in one call; those after the first judge what the target proposed. The answer may be lost."""
         tokens, order = known.tokens, order if self.target.head else 0
         proposed, parents = self.tree(tokens, shape)
-        if len(tokens) + len(proposed) + (rounds - 1) * (1 + order) > MAX_LENGTH:
+        depth = max(depths(parents), default=0)
+        if len(tokens) + max(len(proposed), depth + (rounds - 1) * (1 + order)) > MAX_LENGTH:
             return
         request = self.hot_request(known, len(tokens), [])
         request.proposal.CopyFrom(Proposal(token_ids=proposed, parent_indices=parents))

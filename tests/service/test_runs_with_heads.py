@@ -113,6 +113,15 @@ async def test_so_they_are_with_trees(pairs_with_trees: dict[str, RunningPair], 
     assert seen[0] == seen[1] and 0 < seen[0][2] < seen[0][1]
 
 
+async def test_runs_with_trees_reach_the_end_of_the_context(tmp_path: Path) -> None:
+    """A tree has more tokens than can stay of it, and room for them all only where it is judged last."""
+    async with running(tmp_path, head_tree_tokens=12, max_model_len=len(PROMPT) + COUNT) as pairs:
+        for seed in range(12):
+            options = {"rule": RULES["coupled"], "num_speculative_tokens": 3, "temperature": 1.0, "seed": seed}
+            single, runs = await both(pairs, **options)
+            assert (runs.token_ids, counts(runs)) == (single.token_ids, counts(single))
+
+
 async def test_adaptive_outputs_are_the_same_under_the_coupled_rule(pairs: dict[str, RunningPair]) -> None:
     fields = {"ignore_eos": True, "rule": RULES["coupled"], "drafter": drafter_to_proto(Drafter.EAGLE)}
     single, runs = [

@@ -264,16 +264,19 @@ def test_counts_of_a_run_have_to_fit(proposed: list[int], accepted: list[int], p
         ([5], [True], "unequal numbers"),
         ([5, 0], [True], "unequal numbers"),
         ([1, 0], [True, False], "a run with"),
+        ([65, 0], [True, False], "a run with"),
+        ([5, 0], [True, True], "a run with"),
+        ([5, 1], [True, False], "a run with"),
     ],
 )
 def test_so_have_those_of_trees(trees: list[int], leaves: list[bool], problem: str) -> None:
     order = OwnOrder(3, run_length=3)
-    answer = VerifyProposalResponse(run_token_ids=[2, 3, 4], run_proposed_counts=[2, 2], run_accepted_counts=[1, 0])
-    fitting = VerifyProposalResponse(run_tree_token_counts=[5, 0], run_ended_at_leaf=[True, False])
+    answer = VerifyProposalResponse(run_token_ids=[2, 3, 4, 5], run_proposed_counts=[2, 1], run_accepted_counts=[1, 1])
+    fitting = VerifyProposalResponse(run_tree_token_counts=[64, 0], run_ended_at_leaf=[True, False])
     fitting.MergeFrom(answer)
     first, second = run_counts(fitting, order)
-    assert (first, second) == (RunCounts(2, 1, 5, True), RunCounts(2, 0))
-    assert [(one.proposed_count, one.is_whole) for one in (first, second)] == [(5, True), (2, False)]
+    assert (first, second) == (RunCounts(2, 1, 64, True), RunCounts(1, 1))
+    assert [(one.proposed_count, one.is_whole) for one in (first, second)] == [(64, True), (1, True)]
     answer.run_tree_token_counts.extend(trees)
     answer.run_ended_at_leaf.extend(leaves)
     with pytest.raises(SpecpairError, match=problem):
