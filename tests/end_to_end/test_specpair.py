@@ -190,6 +190,7 @@ def test_up_reads_an_input_for_an_encoder() -> None:
     assert "acceptance rate" in done.stderr
 
 
+@pytest.mark.few_cases()
 @pytest.mark.timeout(240)
 def test_a_folder_without_a_model_stops_everything(tmp_path: Path) -> None:
     done = run("up", "--prompt", "x", "--target", str(tmp_path))

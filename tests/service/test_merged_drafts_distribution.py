@@ -45,7 +45,7 @@ def drafted(served: Served) -> float:
     return total(served.pair.front_end.registry, "specpair_spec_decode_num_draft_tokens_total")
 
 
-@pytest.mark.few_cases("token-drafts2-dense-frequency_penalty")
+@pytest.mark.few_cases("block-drafts1-sparse-plain")
 @pytest.mark.parametrize(
     ("rule", "drafts", "encoding", "option"),
     [

@@ -100,6 +100,7 @@ async def test_greedy_equals_generate(served: Served) -> None:
     assert accepted > COUNT, "next to nothing was accepted: the test says little"
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("seed", range(3))
 async def test_coupled_depends_on_the_seed_alone(served: Served, seed: int) -> None:
     model = load_plain(served.folder)
@@ -109,6 +110,7 @@ async def test_coupled_depends_on_the_seed_alone(served: Served, seed: int) -> N
         assert output.token_ids == expected, count
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("rule", RULES)
 async def test_every_rule_gives_what_it_gives_on_one_rank(served: Served, rule: Any) -> None:
     wanted: dict[str, Any] = {"rule": rule, "num_speculative_tokens": 3, "top_p": 0.95}

@@ -26,7 +26,7 @@ MANY = 1000
 SOME = ("several", "min_tokens", "frequency_penalty", "top_p")
 
 
-@pytest.mark.few_cases("several-token", "several-block")
+@pytest.mark.few_cases("several-block")
 @pytest.mark.parametrize("rule", ["token", "block"])
 @pytest.mark.parametrize("option", ["plain", *SOME])
 async def test_the_distribution_is_the_targets(served: Served, rule: str, option: str) -> None:

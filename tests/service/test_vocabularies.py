@@ -169,6 +169,7 @@ async def test_a_distribution_that_is_not_renormalised_is_seen(served: Served, m
     assert min(await p_values(served, rule=RULES["token"])) < 1e-4
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("choice", [VocabularyChoice.TLI, VocabularyChoice.SLEM])
 @pytest.mark.parametrize("name", DRAFTS)
 async def test_greedy_output_is_the_targets_own(

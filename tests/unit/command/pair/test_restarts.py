@@ -155,7 +155,7 @@ async def test_a_system_without_room_for_a_process_is_asked_again(monkeypatch: p
     assert "the target ended with status 2:" in first and "the target ended with status 2:" in third
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.few_cases()
 @pytest.mark.parametrize(("steady_seconds", "second"), [(PATIENCE, 2 * FIRST), (0.0, FIRST)])
 async def test_pauses_begin_anew_once_it_was_ready_for_long(
     monkeypatch: pytest.MonkeyPatch, steady_seconds: float, second: float

@@ -97,7 +97,7 @@ def test_near_the_best_fixed_length(acceptance: float) -> None:
     assert rate_of(machine, text, 1, adaptive) >= 0.93 * best
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.few_cases()
 @pytest.mark.parametrize("has_confidence", [False, True])
 def test_near_the_best_fixed_length_at_measured_costs(has_confidence: bool) -> None:
     text = Text(length=96, prompt=16, rates=lambda token_count: (0.54, 0.72, 0.76), has_confidence=has_confidence)
@@ -108,6 +108,7 @@ def test_near_the_best_fixed_length_at_measured_costs(has_confidence: bool) -> N
     assert rate(adaptive) >= 0.97 * max(rate(fixed(length)) for length in FIXED)
 
 
+@pytest.mark.few_cases()
 def test_tokens_that_make_calls_longer_are_not_asked_for_in_vain() -> None:
     """As on a fast target with weights of 8 bits, where a token costs more in the calls than in the draft."""
     quick = replace(MEASURED_MACHINE, pass_time=2900.0, row_time=260.0, step_time=110.0, start_time=200.0)
@@ -170,6 +171,7 @@ def test_a_draft_that_is_always_slow_costs_next_to_nothing(start_time: float, lo
     assert rate_of(machine, text, load, adaptive, warm_up=6000) >= 0.97 * plain
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("load", [1, 4])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_draft_that_often_has_nothing_to_propose_is_not_taken_for_quick(load: int, seed: int) -> None:

@@ -58,6 +58,7 @@ def test_a_product_is_the_same_however_it_is_divided(warps: int, tiles: int, par
     assert_product(found, x, weight)
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize(("rows", "depth", "width"), SHAPES)
 def test_gates_are_opened_inside_a_product(rows: int, depth: int, width: int, dtype: torch.dtype) -> None:

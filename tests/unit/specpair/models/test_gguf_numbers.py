@@ -51,7 +51,7 @@ def test_logits_are_those_of_the_model_that_was_converted(case: str, tmp_path: P
     assert torch.allclose(logits, load_plain(source)(IDS[None]).logits[0], atol=2e-4)
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.few_cases()
 @pytest.mark.parametrize(("layers", "scale"), [(46, 16), (42, 32)])
 def test_queries_of_the_largest_gemma_are_scaled_by_width(layers: int, scale: int, tmp_path: Path) -> None:
     """llama.cpp knows it by its number of layers; no file says it."""

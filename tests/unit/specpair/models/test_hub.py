@@ -73,6 +73,7 @@ def test_a_hub_that_does_not_answer_is_asked_once(tmp_path: Path, code: str) -> 
     assert said in errors.splitlines()[-1]
 
 
+@pytest.mark.few_cases()
 def test_what_a_hub_says_is_left_to_those_who_load(tmp_path: Path) -> None:
     with empty_hub() as hub:
         errors = errors_of(SETTINGS, hub, tmp_path)

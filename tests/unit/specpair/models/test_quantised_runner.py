@@ -39,6 +39,7 @@ if (library := native_library()) is not None and library.specpair_multiplies_byt
 needs_native = pytest.mark.skipif(len(WAYS) < 3, reason="needs a C compiler and products of bytes")
 
 
+@pytest.mark.few_cases(14)
 @pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize("quantization", QUANTISED)
 @pytest.mark.parametrize("kind", KINDS)

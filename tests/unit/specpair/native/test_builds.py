@@ -122,7 +122,7 @@ def test_a_processor_that_cannot_be_read_gets_none(
     assert processor_features() == frozenset() and suitable_build() is None
 
 
-@pytest.mark.few_cases("x86-64-v3")
+@pytest.mark.few_cases()
 @needs_x86_compiler
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
@@ -136,6 +136,7 @@ def test_a_build_has_only_what_its_processors_have(name: str, made: Path) -> Non
     assert "vfmadd" in code
 
 
+@pytest.mark.few_cases()
 @needs_x86_compiler
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
