@@ -53,7 +53,7 @@ test: setup ## Run the tests, of slow ones a few cases, two files at a time; wit
 	@echo "Of slow tests a few cases run; all of them: make test-all"
 	@$(BIN)/python -m pytest $(SHARED) --few-cases || { test $$? = 1 && $(ALONE) --few-cases; }
 
-test-all: setup ## Run the tests with all their cases, in 30 to 60 minutes on two cores
+test-all: setup ## Run the tests with all their cases, in 15 to 60 minutes on two cores
 	@$(BIN)/python -m pytest $(SHARED) || { test $$? = 1 && $(ALONE); }
 
 test-quick: setup ## Run the quick tests: architecture, unit tests, one request through three processes
