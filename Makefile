@@ -57,8 +57,8 @@ test-all: setup ## Run the tests with all their cases, in 15 to 60 minutes on tw
 	@$(BIN)/python -m pytest $(SHARED) || { test $$? = 1 && $(ALONE); }
 
 test-quick: setup ## Run the quick tests: architecture, unit tests, one request through three processes
-	@echo "Leaves out: tests/service, tests/faults, tests/hostile, the rest of tests/end_to_end, and tests marked slow."
-	$(BIN)/python -m pytest $(SHARED) -m "not slow and not gpu and not compose" tests/architecture tests/unit \
+	@echo "Leaves out: tests/service, tests/faults, tests/hostile, the rest of tests/end_to_end, and tests marked slow or few_cases."
+	$(BIN)/python -m pytest $(SHARED) -m "not slow and not few_cases and not gpu and not compose" tests/architecture tests/unit \
 		tests/end_to_end/test_specpair.py::test_generate_json
 
 test-tools: ## Install the tools that some tests need besides Python, with apt

@@ -109,6 +109,7 @@ def test_pauses_grow_to_half_a_minute() -> None:
     assert [PAUSES.longest_pause(count) for count in (0, 1, 2, 5, 100)] == [1, 2, 4, 32, 32]
 
 
+@pytest.mark.slow
 async def test_what_keeps_dying_is_tried_again_after_growing_pauses_and_ends_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -141,6 +142,7 @@ async def test_the_end_of_a_log_that_nobody_sees_is_printed() -> None:
     assert "No such option: --no-such-flag" in kept.printed
 
 
+@pytest.mark.slow
 async def test_a_system_without_room_for_a_process_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(*words: str, **options: object) -> None:
         monkeypatch.undo()
@@ -185,6 +187,7 @@ async def test_what_hangs_at_its_start_is_ended_and_started_again(monkeypatch: p
     assert not is_running(kept.children[0].pid)
 
 
+@pytest.mark.slow
 async def test_what_starts_slowly_has_as_much_time_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(restarts, "LEAST_PATIENCE", 0.1)  # no service is as quick
     kept = Kept([draft_plan()])
@@ -195,6 +198,7 @@ async def test_what_starts_slowly_has_as_much_time_again(monkeypatch: pytest.Mon
     assert "is not ready" not in kept.printed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_started", [False, True])
 async def test_a_stop_during_a_restart_is_quick_and_leaves_no_process(
     monkeypatch: pytest.MonkeyPatch, has_started: bool

@@ -41,6 +41,7 @@ def test_the_way_of_plain_rounds_is_hidden(round_trip: float, load: int) -> None
     assert rate_of(GoingOn(machine), 0.0, load, lambda: FixedLength(0)) > 0.85e6 * load / round_time
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("acceptance", [0.0, 0.3, 0.5, 0.8])
 @pytest.mark.parametrize(("round_trip", "load"), [(5.0, 1), (10.0, 1), (10.0, 4), (5.0, 8), (10.0, 8)])
 def test_never_slower_than_not_proposing(round_trip: float, load: int, acceptance: float) -> None:
@@ -49,6 +50,7 @@ def test_never_slower_than_not_proposing(round_trip: float, load: int, acceptanc
     assert rate_of(GoingOn(machine), acceptance, load, adaptive(machine)) >= 0.94 * plain
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("round_trip", "load", "acceptance"), [(5.0, 1, 0.7), (10.0, 1, 0.8), (10.0, 4, 0.8), (5.0, 8, 0.7), (5.0, 8, 0.8)]
 )

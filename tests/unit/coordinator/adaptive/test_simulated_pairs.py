@@ -89,6 +89,7 @@ def test_never_slower_than_not_proposing(machine: str, acceptance: float, load: 
     assert rate_of(MACHINES[machine], text, load, adaptive) >= least * plain
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("acceptance", [0.6, 0.8, 0.95])
 def test_near_the_best_fixed_length(acceptance: float) -> None:
     machine, text = MACHINES["a large target"], Text(rates=same(acceptance))

@@ -138,6 +138,7 @@ async def test_an_output_that_stops_leaves_what_was_begun() -> None:
 FAULTS = st.dictionaries(st.integers(0, 40), st.just(AWAY), max_size=8)
 
 
+@pytest.mark.slow
 @given(FAULTS, FAULTS, st.sampled_from([0, None]), st.floats(0.0, 0.002))
 def test_no_fault_changes_a_token_of_a_target_that_goes_on_by_itself(
     before: dict[int, Exception], after: dict[int, Exception], count: int | None, delay: float

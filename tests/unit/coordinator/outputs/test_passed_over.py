@@ -123,6 +123,7 @@ async def test_a_draft_that_hears_nothing_or_lost_the_sequence_costs_time_alone(
         assert passed_over(generation) and generation.acceptance.draft_round_count > 5
 
 
+@pytest.mark.slow
 @given(
     falls=st.lists(st.booleans(), min_size=8, max_size=8),
     misses=st.lists(st.booleans(), min_size=5, max_size=5),

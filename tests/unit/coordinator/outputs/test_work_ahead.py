@@ -318,6 +318,7 @@ async def test_outputs_that_are_forked_work_ahead() -> None:
 ERRORS = st.sampled_from([AWAY, StaleStepError("past"), SequenceNotFoundError("x"), CapacityExhaustedError("full")])
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(st.integers(0, 40), ERRORS, max_size=6),
     st.dictionaries(st.integers(0, 40), ERRORS, max_size=6),

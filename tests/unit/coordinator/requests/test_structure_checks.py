@@ -160,6 +160,7 @@ uvloop.run(main())
 """
 
 
+@pytest.mark.slow
 def test_a_worker_is_started_without_handlers_of_forks() -> None:
     """gRPC has such handlers, and they now and then ended a worker that uvloop started before it began."""
     command = [sys.executable, "-c", HANDLED]

@@ -122,6 +122,7 @@ def test_a_sequence_is_drafted_in_company_as_it_is_alone(chosen: list[str], seed
 BAD = pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 
 
+@pytest.mark.slow
 @kinds
 @BAD
 @pytest.mark.parametrize("row", [0, 2, 3])

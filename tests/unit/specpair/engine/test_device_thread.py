@@ -106,6 +106,7 @@ async def test_a_host_that_cannot_be_made_leaves_no_thread() -> None:
     assert [thread for thread in threading.enumerate() if thread.name == "device" and thread not in before] == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
 def test_only_the_device_thread_shares_operators_among_threads() -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "2"}

@@ -80,6 +80,7 @@ class Device:
         self.gathering.leave(works, self.now)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("absence", [0.005, 0.01, 0.015])
 @pytest.mark.parametrize("hit_rate", [0.3, 0.65, 0.8, 0.95])
 @pytest.mark.parametrize("sequence_count", [2, 4, 8, 16])

@@ -171,6 +171,7 @@ def make_cache(kind: str, block_count: int) -> KeyValueCache:
     return CACHES[kind]({0: LayerShape(1, 1, 1)}, block_count, BLOCK_SIZE, torch.float32, CPU)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CACHES)
 @given(
     given_loads=loads,

@@ -23,6 +23,7 @@ def assert_product(parts: Tensor, x: Tensor, weight: Tensor) -> None:
     torch.testing.assert_close(parts.float().sum(0), F.linear(x.float(), weight.float()), atol=1e-3, rtol=1e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, *HALVES])
 @pytest.mark.parametrize(("rows", "depth", "width"), [*SHAPES[:5], (6, 700, 9)])
 def test_parts_in_any_type_add_up_to_a_product(rows: int, depth: int, width: int, dtype: torch.dtype) -> None:
@@ -34,6 +35,7 @@ def test_parts_in_any_type_add_up_to_a_product(rows: int, depth: int, width: int
     assert_product(parts, x, weight)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize(("rows", "depth", "width"), SHAPES)
 def test_parts_on_tensor_cores_add_up_to_a_product(rows: int, depth: int, width: int, dtype: torch.dtype) -> None:
@@ -44,6 +46,7 @@ def test_parts_on_tensor_cores_add_up_to_a_product(rows: int, depth: int, width:
     assert_product(multiply(x, weight), x, weight)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("warps", [1, 4])
 @pytest.mark.parametrize("tiles", [1, 2])
 @pytest.mark.parametrize("parts", [1, 3])
@@ -83,6 +86,7 @@ FEW, MORE, MOST = 6, 8, 9
 """Rows that every kernel takes, that tensor cores alone take, and that none takes."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("rows", [1, FEW, MORE, MOST])
 @pytest.mark.parametrize("depth", [64, 50])

@@ -143,6 +143,7 @@ def save_mixtral(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_experts(tmp_path: Path) -> None:
     check_all_ways(save_mixtral(tmp_path))
 

@@ -139,6 +139,7 @@ def test_many_rows_are_read_by_the_plain_runner(tmp_path: Path) -> None:
     assert (3, 256) in runner.buckets
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_deterministic_logits_are_the_same_bits(kind: str, tmp_path: Path) -> None:
     folder = make_model(tmp_path, kind)

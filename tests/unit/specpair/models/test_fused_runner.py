@@ -52,6 +52,7 @@ def ids(length: int = 24) -> Tensor:
     return torch.randint(64, (2, length), generator=torch.Generator().manual_seed(1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cache", ["contiguous", "paged"])
 @pytest.mark.parametrize("least_reordered", [0, 10**9], ids=["reordered", "plain weights"])
 @pytest.mark.parametrize("kind", KINDS)

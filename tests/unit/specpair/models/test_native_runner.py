@@ -90,6 +90,7 @@ def test_in_bf16_it_is_closer_to_the_model_than_transformers_in_bf16(kind: str, 
     assert (ours - expected).abs().max() < 0.05 * expected.abs().max()
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize(("threads", "others"), [(1, 2), (2, 1), (2, 5)])
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=needs_bf16)])

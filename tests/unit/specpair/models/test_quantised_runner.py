@@ -55,6 +55,7 @@ def test_bits_depend_on_the_tokens_before_them_alone(
     assert torch.equal(chunked_logits(runner, ids), alone)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS[1:], ids=str)
 @pytest.mark.parametrize("quantization", QUANTISED)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -129,6 +129,7 @@ def test_every_shape_of_medusa_heads_drafts_as_its_reference(changes: dict[str, 
     check_draft(load(target, head, "fused"), lambda text: medusa(target, head, text))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("is_tied", [True, False])
 def test_look_ahead_embeddings_draft_as_their_reference(way: str, is_tied: bool, tmp_path: Path) -> None:
@@ -152,6 +153,7 @@ def test_a_sequence_that_is_nearly_full_looks_less_far_ahead(tmp_path: Path) -> 
     assert [holding.length for holding in holdings] == [len(full) - 1, len(IDS) - 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [1, 2])
 @pytest.mark.parametrize("cache", ["contiguous", "paged"])
 def test_multi_token_prediction_drafts_as_transformers_does(

@@ -35,6 +35,7 @@ def history(block: RowBlock, row: int) -> tuple[list[int], list[int]]:
     return seen[: block.prompt_length], seen[block.prompt_length :]
 
 
+@pytest.mark.slow
 @given(st.lists(row_blocks(), min_size=1, max_size=4), st.integers(0, 2**31))
 @settings(deadline=None, max_examples=200)
 def test_each_row_is_what_a_plain_loop_makes_of_it(blocks: list[RowBlock], seed: int) -> None:

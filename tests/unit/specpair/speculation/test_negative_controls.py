@@ -170,12 +170,14 @@ def test_keyed_by_step_texts_are_the_targets(rule, draft):
     assert distance < floor
 
 
+@pytest.mark.slow
 @rules
 def test_the_same_noise_for_drafting_and_acceptance_is_biased(rule):
     distance, floor = distances(rule, NEAR_DRAFT, shared_noise=True)
     assert distance > 0.15 > 5 * floor
 
 
+@pytest.mark.slow
 @rules
 def test_a_draft_that_draws_by_the_noise_of_the_targets_own_token_is_biased(rule):
     """It may look at that noise to guess which token the target adds, and must not propose by it."""
@@ -188,6 +190,7 @@ def test_the_block_rule_keyed_by_position_is_biased():
     assert distance > 0.08 > 4 * floor
 
 
+@pytest.mark.slow
 def test_the_token_rule_keyed_by_position_is_not():
     """It never looks at a uniform beyond the first rejection, so none is used twice."""
     distance, floor = distances(Rule.TOKEN, FAR_DRAFT, keyed_by_position=True)

@@ -23,6 +23,7 @@ def keys(count: int, *, varied: str) -> tuple[np.ndarray, np.ndarray]:
     return (numbers, np.full(count, 7)) if varied == "seed" else (np.full(count, 7), numbers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("varied", ["seed", "step"])
 @pytest.mark.parametrize("kind", ["numpy", "tensor", "float32"])
 def test_it_follows_the_weights(kind: str, varied: str) -> None:

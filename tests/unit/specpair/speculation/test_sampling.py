@@ -189,6 +189,7 @@ def test_finite_rows(row, finite):
     assert likeliest(logits)[1] == [finite, True]
 
 
+@pytest.mark.slow
 @unusual_rows
 @given(own=options.filter(lambda own: not own.is_greedy), other=options)
 def test_distributions_tell_whether_they_came_of_something_finite(row, finite, own, other):

@@ -35,6 +35,7 @@ def test_two_rounds_with_branches_write_what_the_target_would(
     assert bias(rule, Branches(), vocab_size, seed, zeros) < EXACT
 
 
+@pytest.mark.slow
 @rules
 def test_branches_drawn_by_the_noise_that_judges_the_round_before_are_biased(rule: Rule) -> None:
     assert bias(rule, Branches(shares_acceptance=True)) > BIASED

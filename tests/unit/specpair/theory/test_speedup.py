@@ -201,6 +201,7 @@ def foreseen_time(coins: np.ndarray, cost_ratio: float, overhead: float) -> floa
     return times[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overhead", [0.0, 0.7, 1.0, 4.0])
 @pytest.mark.parametrize(("acceptance", "cost_ratio"), [(0.8, 0.05), (0.9, 0.3), (0.5, 0.0), (0.6, 0.9), (0.7, 1.2)])
 def test_the_oracle_is_what_foresight_achieves(acceptance: float, cost_ratio: float, overhead: float) -> None:
