@@ -58,6 +58,14 @@ def test_a_case_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     assert not ran and "few_cases of test_some.py::test_by_name: no case is called e, f" in printed
 
 
+def test_what_failed_runs_once_more_by_itself(tmp_path: Path) -> None:
+    """With the same few cases, though of a test only some of these are collected then."""
+    text = TESTS.replace("test_by_name(value): ...", "test_by_name(value): assert value != 'c'")
+    assert "1 failed" in run(tmp_path, "--few-cases", text=text)[1]
+    ran, printed = run(tmp_path, "--few-cases", "--last-failed", text=TESTS)
+    assert ran == {"test_by_name[c]"}, printed
+
+
 @pytest.mark.parametrize("target", ["test", "test-all"])
 def test_make_says_which_cases_run(target: str) -> None:
     """A dry run needs no environment."""
