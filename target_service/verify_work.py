@@ -26,7 +26,7 @@ MOST_RUN = 64
 MOST_RUN_SECONDS = 60.0
 ANSWER_BYTES = 1024
 ENTRY_BYTES = 100
-"""Memory of a token and its logprob."""
+"""Memory of a token and its logprob; of a round of a run, and of each of its tokens."""
 
 
 class VerifyCall(NamedTuple):
@@ -134,6 +134,7 @@ class Verdict:
     def byte_count(self) -> int:
         """Approximate memory in bytes."""
         entries = sum(ENTRY_BYTES * (1 + len(entry.top_token_ids)) for entry in self.logprobs)
+        entries += sum(ENTRY_BYTES * (1 + len(one.tokens)) for one in self.rounds[1:])
         own = 0 if self.proposal is None else self.proposal.byte_count
         return ANSWER_BYTES + entries + own + (0 if self.features is None else self.features.nbytes)
 

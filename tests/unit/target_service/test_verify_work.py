@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from sys import getsizeof
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from specpair.sequences.sequence import Sequence
 from specpair.speculation.counted_rows import CountedRows
 from target_service.judged_round import JudgedRound
 from target_service.own_proposal import OwnProposal
-from target_service.verify_work import Verdict, VerdictCondition, VerifyCall, VerifyWork
+from target_service.verify_work import MOST_RUN, Verdict, VerdictCondition, VerifyCall, VerifyWork
 from tests.unit.target_service.test_continuation import VOCABULARY, verdict
 
 STOP = 9
@@ -135,3 +136,13 @@ def test_no_call_on_condition_follows_a_run() -> None:
     condition = VerdictCondition(step=3, accepted_count=0, next_token=4)
     assert condition.is_met_by(verdict([], 4))
     assert not condition.is_met_by(replace(verdict([], 4), rounds=[JudgedRound(0, [4]), JudgedRound(0, [6])]))
+
+
+@pytest.mark.parametrize("tokens", [1, 17])
+def test_an_answer_counts_what_its_run_holds(tokens: int) -> None:
+    """It is kept for a call that is repeated, and what is kept has a limit."""
+    rounds = [JudgedRound(tokens - 1, [1000 * place + i for i in range(tokens)]) for place in range(1, MOST_RUN + 1)]
+    made = replace(verdict([], 4), rounds=rounds)
+    held = sum(getsizeof(one) + getsizeof(one.tokens) + sum(map(getsizeof, one.tokens)) for one in rounds)
+    assert held < made.byte_count < 5 * held
+    assert replace(made, rounds=rounds[:1]).byte_count < 2048
