@@ -52,7 +52,7 @@ class Following:
             return known
         tokens, kept_step = proposal.token_ids, None if proposal.rows is None else proposal.step
         draft = CountedRows.one_hot(tokens, self.vocab_size)
-        return known._replace(proposed=tokens, draft=draft, drawn=proposal.drawn, kept_step=kept_step)
+        return known._replace(proposed=tokens, draft=draft, tree=proposal.tree, kept_step=kept_step)
 
 
 def take_sequel(

@@ -15,7 +15,6 @@ from specpair.sequences.sequence import Sequence
 from specpair.speculation.count_row import CountRow
 from specpair.speculation.counted_rows import SentRows
 from specpair.speculation.outlook import Outlook
-from specpair.speculation.trees.drawn_tree import DrawnTree
 from specpair.speculation.trees.token_tree import TokenTree
 from specpair.wire.counts import encode_counts
 from specpair.wire.distributions import decode, encode_dense
@@ -100,11 +99,9 @@ class OwnProposal:
         return cls(step=draft.step - 1, length=draft.length, token_ids=draft.tokens, parents=draft.parents, rows=rows)
 
     @cached_property
-    def drawn(self) -> DrawnTree | None:
-        """The tree, whose tokens are certain; None for a chain."""
-        if not self.parents:
-            return None
-        return DrawnTree.certain(TokenTree(tokens=tuple(self.token_ids), parents=self.parents))
+    def tree(self) -> TokenTree | None:
+        """The tokens as a tree; None for a chain. Those of a tree are certain."""
+        return TokenTree(tokens=tuple(self.token_ids), parents=self.parents) if self.parents else None
 
     @property
     def byte_count(self) -> int:

@@ -180,7 +180,7 @@ class TargetServicer(TargetServiceServicer):
             digest = await beside_the_loop(request, lambda: body_of(withholding(request)))
             if (answer := held.answer) is None or held.last_body is not expected:
                 continue
-            if digest == expected.digest and call.drawn is None and call.kept_step is None:
+            if digest == expected.digest and call.tree is None and call.kept_step is None:
                 expected.late.give(call.draft)
                 held.last_body = body
                 traced.set(was_begun=True)
@@ -194,8 +194,8 @@ class TargetServicer(TargetServiceServicer):
         """Distributions that were withheld come to `late`."""
         proposal, vocab_size = request.proposal, self._verifier.sequences.limits.vocab_size
         is_kept = proposal.distributions.HasField("kept")
-        drawn = decode_tree(proposal, vocab_size) if proposal.parent_indices else None
-        sent = None if is_kept or drawn is not None or late is not None else proposal.distributions
+        tree, drawn = decode_tree(proposal, vocab_size) if proposal.parent_indices else (None, None)
+        sent = None if is_kept or tree is not None or late is not None else proposal.distributions
         return VerifyCall(
             sequence_id=request.sequence_id,
             step=request.step,
@@ -203,6 +203,7 @@ class TargetServicer(TargetServiceServicer):
             appended=list(request.appended_token_ids),
             proposed=list(proposal.token_ids),
             draft=decode(sent, list(proposal.token_ids), vocab_size),
+            tree=tree,
             drawn=drawn,
             include_probabilities=request.include_probabilities,
             feature_layers=tuple(request.feature_layers),

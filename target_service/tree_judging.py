@@ -6,6 +6,7 @@ from torch import Tensor
 from specpair.speculation.arrays import native, placed
 from specpair.speculation.randomness import Domain, random_words, uniforms
 from specpair.speculation.sampling import came_of_finite, likeliest
+from specpair.speculation.trees.drawn_tree import DrawnTree
 from specpair.speculation.trees.tree_verification import (
     TreeVerdict,
     follow_choices,
@@ -34,7 +35,7 @@ def judge_coupled_trees(works: list[VerifyWork], adjusted: Tensor) -> tuple[Acce
 def judge_drawn_trees(works: list[VerifyWork], adjusted: Tensor) -> tuple[Accepted, list[bool]]:
     """Judges by the token rule or the block rule."""
     target = native(distributions(works, adjusted))
-    drawn = [work.asked.drawn for work in works if work.asked.drawn is not None]
+    drawn = [work.asked.drawn or DrawnTree.certain(work.tree) for work in works]
     uniforms = [node_noise(work) for work in works]
     keys = [placed(part, adjusted.device) for part in next_keys(works)]
     verdicts = verify_trees(target, drawn, works[0].options.rule, uniforms, *keys)

@@ -276,7 +276,7 @@ def self_drafter(config: EngineConfig, facts: ModelFacts, runner: Runner) -> Sel
 def fed_count(call: VerifyCall) -> int:
     """Tokens for which there has to be room after those that are committed with a call: all of its proposal and then,
     for the further rounds of a run, what may stay of it and come after that. What a head proposes fits what is left."""
-    depth = len(call.proposed) if call.drawn is None else max(call.drawn.tree.depths)
+    depth = len(call.proposed) if call.tree is None else max(call.tree.depths)
     return max(len(call.proposed), depth + (call.run_length - 1) * (1 + call.next_count))
 
 
@@ -285,7 +285,7 @@ def work_of(held: HeldSequence[Verdict], call: VerifyCall, vocab_size: int) -> V
     return VerifyWork(
         sequence=held.cached,
         row_count=len(call.proposed) + 1,
-        parents=None if call.drawn is None else call.drawn.tree.parents,
+        parents=None if call.tree is None else call.tree.parents,
         feature_layers=call.feature_layers,
         held=held,
         call=call,
@@ -296,7 +296,7 @@ def work_of(held: HeldSequence[Verdict], call: VerifyCall, vocab_size: int) -> V
 def judgeable(call: VerifyCall, held: HeldSequence[Verdict], own: OwnProposal | None) -> VerifyCall:
     """The call with all that its judgement needs; `own` is what the target proposed last. Raises NotSupportedError for
     a proposal that cannot be judged as the sequence wants, and what `with_kept` raises: nothing is changed then."""
-    if call.drawn is not None and held.options.lenience < 1.0:
+    if call.tree is not None and held.options.lenience < 1.0:
         raise NotSupportedError("proposal.parent_indices: lenience below 1 judges chains alone")
     return with_kept(own, call)
 

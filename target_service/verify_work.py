@@ -40,8 +40,10 @@ class VerifyCall(NamedTuple):
     proposed: list[int]
     draft: SentRows
     """The distributions of the proposed tokens of a chain, `[K, support]`."""
+    tree: TokenTree | None = None
+    """The proposed tokens, if they are a tree and no chain."""
     drawn: DrawnTree | None = None
-    """The proposed tokens with their distributions, if they are a tree and no chain."""
+    """How the tree was drawn; None if its tokens were certain, or there is none."""
     include_probabilities: bool = False
     feature_layers: tuple[int, ...] = ()
     """Layers whose hidden states are requested."""
@@ -218,11 +220,12 @@ class VerifyWork(Work):
             appended=[],
             proposed=proposed,
             draft=CountedRows.one_hot(proposed, self.vocab_size) if rows is None else rows,
-            drawn=None if own is None else own.drawn,
+            tree=None if own is None else own.tree,
+            drawn=None,
             kept_step=None,
         )
         self.sequence.replace_from(length, proposed)
-        self.parents = None if self.asked.drawn is None else self.asked.drawn.tree.parents
+        self.parents = None if self.asked.tree is None else self.asked.tree.parents
         self.row_count, self.path, self.own_proposal = len(proposed) + 1, [], None
         self.done = self.has_next = False
 
@@ -302,8 +305,8 @@ class VerifyWork(Work):
     @property
     def tree(self) -> TokenTree:
         """The proposed tokens, which are a tree."""
-        assert self.asked.drawn is not None
-        return self.asked.drawn.tree
+        assert self.asked.tree is not None
+        return self.asked.tree
 
     @property
     def judging_rows(self) -> list[int]:
@@ -313,8 +316,8 @@ class VerifyWork(Work):
 
 def judged_round(judged: VerifyCall, path: list[int], tokens: list[int]) -> JudgedRound:
     """What a pass made of a proposal, of which the tokens at `path` were accepted."""
-    if judged.drawn is None:
+    tree = judged.tree
+    if tree is None:
         return JudgedRound(len(judged.proposed), tokens)
-    tree = judged.drawn.tree
     last = path[-1] if path else ROOT
     return JudgedRound(max(tree.depths), tokens, len(tree), ended_at_leaf=not tree.children(last))

@@ -30,15 +30,15 @@ def encode_tree(tree: TokenTree, counts: Sequence[CountRow] = (), draws: Sequenc
     )
 
 
-def decode_tree(proposal: Proposal, vocab_size: int) -> DrawnTree:
-    """The tree. Without distributions each token is its drafter's only choice.
+def decode_tree(proposal: Proposal, vocab_size: int) -> tuple[TokenTree, DrawnTree | None]:
+    """The tree, and how it was drawn; None if each token was its drafter's only choice: no distributions come then.
 
     Raises InvalidFieldError or InvalidDistributionError.
     """
     tree = TokenTree(tokens=tuple(proposal.token_ids), parents=tuple(proposal.parent_indices))
     if proposal.distributions.WhichOneof("encoding") in (None, "one_hot"):
         decode(None, list(tree.tokens), vocab_size)  # checks the ids
-        return DrawnTree.certain(tree)
+        return tree, None
     draws = _draws(proposal, tree)
     firsts: dict[int, int] = {}
     for node, row in draws:
@@ -48,7 +48,7 @@ def decode_tree(proposal: Proposal, vocab_size: int) -> DrawnTree:
     drawn_tokens = [tree.tokens[firsts[row]] for row in range(len(firsts))]
     rows = _rows(decode(proposal.distributions, drawn_tokens, vocab_size), not proposal.draws_without_replacement)
     decode(None, list(tree.tokens), vocab_size)
-    return DrawnTree(tree=tree, rows=rows, draws=tuple(draws))
+    return tree, DrawnTree(tree=tree, rows=rows, draws=tuple(draws))
 
 
 def _draws(proposal: Proposal, tree: TokenTree) -> list[Draw]:

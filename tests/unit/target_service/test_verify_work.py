@@ -93,7 +93,7 @@ def test_it_goes_on_with_a_tree_and_after_one() -> None:
     run.take([1], 5)
     run.sequence.replace_from(run.first_position, [7, 5])
     run.resume()
-    assert (run.parents, run.row_count, run.asked.drawn, run.done) == (None, 1, None, False)
+    assert (run.parents, run.row_count, run.asked.tree, run.done) == (None, 1, None, False)
     run.take([], 5)
     run.resume()
     assert run.done and run.rounds == [

@@ -49,7 +49,8 @@ def as_drawn(proposal: Proposal) -> DrawnTree:
     message.CopyFrom(proposal)
     if not message.parent_indices:
         message.parent_indices.extend(range(-1, len(message.token_ids) - 1))
-    return decode_tree(message, VOCABULARY)
+    tree, drawn = decode_tree(message, VOCABULARY)
+    return drawn or DrawnTree.certain(tree)
 
 
 def same(one: DrawnTree, other: DrawnTree) -> bool:
@@ -70,7 +71,7 @@ def test_it_merges_as_decoded_trees_are_merged(seed: int) -> None:
         check_mergeable(proposal, 4)
     merged = merge_proposals(proposals, most)
     expected = merge_drawn([as_drawn(proposal) for proposal in proposals], most)
-    assert same(decode_tree(merged.proposal, VOCABULARY), expected)
+    assert same(as_drawn(merged.proposal), expected)
     for proposal, nodes in zip(proposals, merged.nodes, strict=True):
         assert [merged.proposal.token_ids[node] for node in nodes] == list(proposal.token_ids)[: len(nodes)]
     if most == 20:
@@ -97,12 +98,12 @@ def test_a_proposal_alone_stays_as_it_is() -> None:
 def test_a_certain_draft_beside_one_that_was_not() -> None:
     certain = Proposal(token_ids=[4, 5], distributions=Distributions(one_hot=OneHotDistributions()))
     drawn = some_proposal(random.Random(3), is_tree=False)
-    decoded = decode_tree(merge_proposals([certain, drawn], 10).proposal, VOCABULARY)
+    decoded = as_drawn(merge_proposals([certain, drawn], 10).proposal)
     assert [row.probability(token) for row, token in zip(decoded.rows, (4, 5), strict=False)] == [1.0, 1.0]
     rows = np.full((1, VOCABULARY), 1 / VOCABULARY, dtype=np.float32)
     tensor = Tensor(type=TENSOR_TYPE_FLOAT32, shape=[1, VOCABULARY], data=rows.tobytes())
     dense = Proposal(token_ids=[2], distributions=Distributions(dense=DenseDistributions(probabilities=tensor)))
-    decoded = decode_tree(merge_proposals([dense, certain], 10).proposal, VOCABULARY)
+    decoded = as_drawn(merge_proposals([dense, certain], 10).proposal)
     assert [list(row.token_ids) for row in decoded.rows] == [list(range(VOCABULARY)), [4], [5]]
 
 
@@ -125,7 +126,7 @@ def test_dense_rows_of_drafts_with_vocabularies_of_other_sizes() -> None:
     for pair in (chains, chains[::-1]):
         for proposal in pair:
             check_mergeable(proposal, 8)
-        decoded = decode_tree(merge_proposals(pair, 8).proposal, VOCABULARY)
+        decoded = as_drawn(merge_proposals(pair, 8).proposal)
         widths = [len(proposal.distributions.dense.probabilities.data) // 4 for proposal in pair]
         assert [row.probability(1) for row in decoded.rows] == pytest.approx([1 / width for width in widths])
 

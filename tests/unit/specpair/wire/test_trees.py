@@ -8,7 +8,7 @@ import torch
 
 from specpair.errors import InvalidDistributionError, InvalidFieldError
 from specpair.speculation.count_row import TOTAL, CountRow
-from specpair.speculation.trees.drawn_tree import Draw
+from specpair.speculation.trees.drawn_tree import Draw, DrawnTree
 from specpair.speculation.trees.token_tree import TokenTree
 from specpair.v1.proposal_pb2 import Proposal
 from specpair.wire.distributions import encode_dense
@@ -21,9 +21,15 @@ ROWS = [CountRow((1, 3), (TOTAL // 4, TOTAL - TOTAL // 4)), CountRow((0, 2, 3), 
 DRAWS = (Draw(0, 0), Draw(1, 0), Draw(2, 1), Draw(3, 1))
 
 
+def drawn(message: Proposal) -> DrawnTree:
+    _, decoded = decode_tree(message, 4)
+    assert decoded is not None
+    return decoded
+
+
 def test_a_drawn_tree_arrives_as_it_was_sent() -> None:
-    decoded = decode_tree(Proposal.FromString(encode_tree(TREE, ROWS, DRAWS).SerializeToString()), 4)
-    assert decoded.tree == TREE and decoded.draws == DRAWS
+    tree, decoded = decode_tree(Proposal.FromString(encode_tree(TREE, ROWS, DRAWS).SerializeToString()), 4)
+    assert decoded is not None and tree == decoded.tree == TREE and decoded.draws == DRAWS
     for row, sent in zip(decoded.rows, ROWS, strict=True):
         assert row.token_ids.tolist() == list(sent.token_ids) and not row.replaces
         assert np.array_equal(row.probabilities, np.array(sent.counts) / TOTAL)
@@ -32,11 +38,12 @@ def test_a_drawn_tree_arrives_as_it_was_sent() -> None:
 def test_without_draws_each_token_was_drawn_once_in_order() -> None:
     message = encode_tree(TREE, ROWS, DRAWS)
     del message.draw_nodes[:], message.draw_rows[:]
-    assert decode_tree(message, 4).draws == DRAWS
+    assert drawn(message).draws == DRAWS
 
 
 def test_without_distributions_each_token_is_certain() -> None:
-    decoded = decode_tree(encode_tree(TREE), 4)
+    assert decode_tree(encode_tree(TREE), 4) == (TREE, None)
+    decoded = DrawnTree.certain(TREE)
     assert decoded.draws == tuple(Draw(node, node) for node in range(4))
     assert [row.probability(token) for row, token in zip(decoded.rows, TREE.tokens, strict=True)] == [1.0] * 4
 
@@ -45,7 +52,7 @@ def test_rows_may_be_dense() -> None:
     message = encode_tree(TREE, ROWS, DRAWS)
     dense = torch.tensor([[0.0, 0.25, 0.0, 0.75], [0.5, 0.0, 0.25, 0.25]])
     message.distributions.CopyFrom(encode_dense(dense))
-    decoded = decode_tree(message, 4)
+    decoded = drawn(message)
     assert [row.token_ids.tolist() for row in decoded.rows] == [[1, 3], [0, 2, 3]]
 
 
