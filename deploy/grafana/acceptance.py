@@ -115,26 +115,26 @@ def _rounds() -> Panels:
         lines(
             "Speedup against plain decoding",
             "Measured, and predicted by Theorem 3.8. Above 1, speculation is faster.",
-            Query("specpair_speculation_speedup_ratio", "measured"),
-            Query("specpair_speculation_predicted_speedup_ratio", "predicted"),
+            Query("specpair_speculation_speedup_ratio", "measured, {{instance}}"),
+            Query("specpair_speculation_predicted_speedup_ratio", "predicted, {{instance}}"),
             unit=TIMES,
         ),
         lines(
             "Best K now",
             "Tokens per proposal that give the most tokens per second at the present load, by the costs of passes and "
             "calls and by recent acceptance; 0 if none pay.",
-            Query("specpair_speculation_best_num_tokens", "best K"),
+            Query("specpair_speculation_best_num_tokens", "best K, {{instance}}"),
         ),
         lines(
             "Gain to expect",
             "Tokens per second with the best K, as a multiple of those without proposals.",
-            Query("specpair_speculation_expected_gain_ratio", "expected"),
+            Query("specpair_speculation_expected_gain_ratio", "expected, {{instance}}"),
             unit=TIMES,
         ),
         lines(
             "Acceptance that pays",
             "From this acceptance on a first token is worth its time at the present load. Above 100 % none can be.",
-            Query("specpair_speculation_break_even_acceptance", "break-even"),
+            Query("specpair_speculation_break_even_acceptance", "break-even, {{instance}}"),
             unit=RATIO,
         ),
         lines(

@@ -146,7 +146,7 @@ def _services() -> Panels:
         lines(
             "Up",
             "1 while Prometheus reaches the service.",
-            Query('up{job=~"coordinator|draft|target"}', "{{job}}"),
+            Query('up{job=~"coordinator|draft|target"}', "{{job}}, {{instance}}"),
             highest=1,
         ),
         lines(
@@ -208,7 +208,7 @@ def _processes() -> Panels:
         lines(
             "Memory",
             "Resident memory.",
-            Query('process_resident_memory_bytes{job=~"coordinator|draft|target"}', "{{job}}"),
+            Query('process_resident_memory_bytes{job=~"coordinator|draft|target"}', "{{job}}, {{instance}}"),
             unit=BYTES,
         ),
     ]

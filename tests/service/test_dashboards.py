@@ -100,6 +100,20 @@ def test_panels_do_not_overlap(name: str) -> None:
     assert max(column for column, _ in places) < 24
 
 
+def test_lines_of_several_instances_can_be_told_apart() -> None:
+    """Each instance has a series of its own of what is not added up."""
+    lines = [
+        (target["expr"], target["legendFormat"])
+        for name in DASHBOARDS
+        for panel in panels(name)
+        if panel["type"] == "timeseries"
+        for target in panel["targets"]
+    ]
+    of_each = [(expr, legend) for expr, legend in lines if re.fullmatch(r"\w+({.*})?", expr)]
+    assert len(of_each) >= 7
+    assert not [expr for expr, legend in of_each if "{{instance}}" not in legend]
+
+
 def filled_in(expr: str, *, interval: str = RATE_INTERVAL, namespace: str = ALL_NAMESPACES) -> str:
     """The query as Grafana sends it."""
     expr = expr.replace("$__rate_interval", interval).replace(f"${NAMESPACE}", namespace)
