@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def is_partial(config: pytest.Config) -> bool:
     """Whether a test may have been collected with some of its cases alone, as when what failed runs once more."""
-    return bool(config.getoption("lf") or any("::" in name for name in config.args))
+    return bool(config.getoption("lf", default=False) or any("::" in name for name in config.args))
 
 
 def check_names(cases: dict[str, dict[str, pytest.Item]]) -> None:
