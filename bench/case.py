@@ -19,6 +19,8 @@ class Peer(StrEnum):
     """The three services."""
     LLAMA = "llama.cpp"
     """llama-server: target and, if it speculates, draft in one process."""
+    VLLM = "vLLM"
+    """Its server: the same in one process for the models, beside one for HTTP and one that schedules."""
 
 
 class Weights(StrEnum):

@@ -1,13 +1,14 @@
-"""`python -m bench.comparison`: specpair compared with transformers and llama.cpp, on one pair.
+"""`python -m bench.comparison`: specpair compared with transformers, llama.cpp and vLLM, on one pair.
 
 All cases generate from the same prompts, with the same lengths, weights and types, and take turns. specpair runs in
 its three processes and is measured at the client; transformers runs in its own process; llama.cpp, with
-`--llama-server PATH`, in one for each kind of weights and each K. Speeds exclude the first tokens and so the pass over
-the prompt, which `bench.reading` measures. Ratios compare speeds of neighbouring turns on the same prompt; their 95%
-interval comes from a bootstrap over prompts and repetitions.
+`--llama-server PATH`, in one for each kind of weights and each K; vLLM, with `--vllm PYTHON`, as a server for each K.
+Speeds exclude the first tokens and so the pass over the prompt, which `bench.reading` measures. Ratios compare speeds
+of neighbouring turns on the same prompt; their 95% interval comes from a bootstrap over prompts and repetitions.
 
 Assisted generation runs with each K and with the library's default (up to 20 tokens, stopping where the draft is
-unsure), llama.cpp plain, with each K and with up to 16 tokens while its draft is sure; `best` is the fastest of these.
+unsure), llama.cpp plain, with each K and with up to 16 tokens while its draft is sure, vLLM plain and with each K;
+`best` is the fastest of these.
 Predictions are Theorem 3.8 of Leviathan et al. with the acceptance and the costs of the same rounds. What a measured
 speedup lacks is time outside draft and verification, or a target pass that takes longer with more rows.
 """
@@ -25,6 +26,7 @@ from bench.options import SEED, BenchOptions
 from bench.partings import partings_of, said
 from bench.progress import Progress
 from bench.report import Section, Table
+from bench.vllm_peer import cases_of as vllm_cases_of
 from specpair.theory.points import points_document
 
 SPEED_COLUMNS = {
@@ -42,6 +44,7 @@ BEST_COLUMNS = {
     "tokens_per_second|tokens/s": "{:.1f}",
     "to_fixed|x best K": "{}",
     "to_assisted|x best assisted": "{}",
+    "to_vllm|x best vLLM": "{}",
 }
 ROUND_COLUMNS = {
     "case": "{}",
@@ -77,7 +80,8 @@ def block_of(options: BenchOptions, temperature: float, batch_size: int) -> list
     static = [case(Peer.GENERATE_STATIC)] if options.has_static_cache else []
     transformers = [case(Peer.GENERATE), *static, *assisted] if options.has_transformers else []
     specpair = [case(Peer.SPECPAIR, k) for k in (0, *options.ks, None)]
-    return [*transformers, *llama_cases_of(options, temperature, batch_size), *specpair]
+    vllm = vllm_cases_of(options, temperature, batch_size)
+    return [*transformers, *llama_cases_of(options, temperature, batch_size), *vllm, *specpair]
 
 
 async def compare(arena: Arena) -> Section:
@@ -109,7 +113,7 @@ async def compare(arena: Arena) -> Section:
 
 def process_facts(arena: Arena) -> dict[str, Any]:
     """What the peers say about themselves."""
-    peers = {"transformers_process": arena.transformers, "llama_server": arena.llama}
+    peers = {"transformers_process": arena.transformers, "llama_server": arena.llama, "vllm": arena.vllm}
     return {name: peer.facts for name, peer in peers.items() if peer is not None}
 
 
@@ -118,6 +122,7 @@ def notes_of(facts: Mapping[str, Any]) -> list[str]:
     is_untimed = facts.get("transformers_process", {}).get("device", "cpu") != "cpu"
     notes = {
         "on a GPU the passes of transformers are not timed separately: its whole rounds are under other": is_untimed,
+        "vLLM tells neither what it accepts nor the times of its passes: a message counts as a round": "vllm" in facts,
         "llama.cpp does not tell the times of its passes: its whole rounds are under other": "llama_server" in facts,
     }
     return [note for note, holds in notes.items() if holds]

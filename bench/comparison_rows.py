@@ -47,6 +47,8 @@ class Row:
     """specpair: speed as a multiple of its fastest fixed K, 0 included."""
     to_llama: dict[Weights, Estimate]
     """Speed as a multiple of the fastest llama.cpp, with and without a draft, for each of its kinds of weights."""
+    to_vllm: Estimate | None
+    """Speed as a multiple of the fastest vLLM, with and without a draft."""
     acceptance_rate: float | None
     first_token_acceptance: float | None
     acceptance_per_position: tuple[float, ...]
@@ -80,6 +82,7 @@ class Bases:
     plain: Case
     fixed: Case
     llama: dict[Weights, Case]
+    vllm: Case | None
 
 
 def rows_of(block: Sequence[Case], measurements: Sequence[Measurement]) -> list[Row]:
@@ -103,6 +106,7 @@ def bases_of(block: Sequence[Case], measurements: Sequence[Measurement]) -> Base
         plain=plain,
         fixed=own or plain,
         llama={weights: case for weights, case in llama.items() if case is not None},
+        vllm=fastest(lambda case: case.peer is Peer.VLLM),
     )
 
 
@@ -136,6 +140,7 @@ def row_of(case: Case, bases: Bases, measurements: Sequence[Measurement]) -> Row
         to_llama={
             weights: ratio(speeds(outputs), speeds(of_case(measurements, one))) for weights, one in bases.llama.items()
         },
+        to_vllm=multiple_of(bases.vllm),
         acceptance_rate=acceptance.rate,
         first_token_acceptance=acceptance.first,
         acceptance_per_position=acceptance.per_position,

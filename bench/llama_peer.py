@@ -4,12 +4,11 @@ import asyncio
 import os
 import tempfile
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any, TypeVar
 
 import httpx
 
@@ -21,9 +20,7 @@ from bench.options import BenchOptions
 from bench.progress import Progress
 from bench.received import output_of
 from bench.specpair_peer import TIMEOUT
-from command.pair.local_pair import unless_dead
 
-Result = TypeVar("Result")
 Key = tuple[Weights, int | None]
 """The weights of a server, and its number of drafted tokens: 0 is plain, None as many as the draft is sure of."""
 
@@ -49,16 +46,6 @@ class LlamaPeer:
     async def log_probabilities(self, weights: Weights, prompt: list[int]) -> dict[int, float]:
         """The likeliest tokens after the prompt, by the plain target."""
         return await log_probabilities(self._client(weights, 0), prompt)
-
-    async def while_alive(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Does the work; raises CommandError if a server ends before it is done."""
-        results: list[Result] = []
-
-        async def do() -> None:
-            results.append(await work)
-
-        await unless_dead(list(self.servers), do())
-        return results[0]
 
     def _client(self, weights: Weights | None, k: int | None) -> httpx.AsyncClient:
         assert weights is not None, "a case of llama.cpp names its weights"

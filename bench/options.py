@@ -8,6 +8,7 @@ from typing import Literal
 
 from bench.expansion import SIZES, Expansion, expansion_of
 from bench.llama_options import GGUF, LlamaOptions, add_llama_options, read_llama_options
+from bench.vllm_options import VllmOptions, add_vllm_options, read_vllm_options
 from specpair.errors import SpecpairError
 from specpair.named_models import BUNDLED, NAMES, resolve_model
 from specpair.options import Rule
@@ -59,6 +60,8 @@ class BenchOptions:
     """`transformers` is compared too. It does not load a pair that holds conversations."""
     llama: LlamaOptions | None = None
     """llama.cpp as a peer; None if it is not measured."""
+    vllm: VllmOptions | None = None
+    """vLLM as a peer; None if it is not measured."""
     has_static_cache: bool = False
     """`transformers` generate is also measured with its static cache."""
     is_json: bool = False
@@ -70,7 +73,7 @@ class BenchOptions:
 
     def described(self) -> dict[str, object]:
         """The description of the run in a result: the pair by its label, since paths differ between machines."""
-        left_out = ("target", "draft", "llama", "service_flags", "draft_flags", "is_json", "is_saved")
+        left_out = ("target", "draft", "llama", "vllm", "service_flags", "draft_flags", "is_json", "is_saved")
         return {name: value for name, value in asdict(self).items() if name not in left_out}
 
     def model_flags(self, role: Role) -> dict[str, object]:
@@ -131,6 +134,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     work.add_argument("--without-transformers", action="store_true", help="do not compare with transformers")
     add_llama_options(parser)
+    add_vllm_options(parser)
     parser.add_argument("--label", metavar="TEXT", help="the name of the result (default: made from the pair)")
     parser.add_argument(
         "--json", action="store_true", help="only the JSON line on standard output, tables on standard error"
@@ -189,6 +193,7 @@ def read_options(arguments: argparse.Namespace) -> BenchOptions:
         is_chat=converses,
         has_transformers=not converses and not arguments.without_transformers,
         llama=read_llama_options(arguments, target),
+        vllm=read_vllm_options(arguments),
         has_static_cache=arguments.static_cache,
         is_json=arguments.json,
     )
@@ -206,5 +211,6 @@ def label_of(arguments: argparse.Namespace, expansion: Expansion | None) -> str:
     """A name for the pair that is valid in file names, with what else was given about it."""
     pair = expansion.label if expansion else Path(arguments.target or arguments.pair).name.lower()
     device = arguments.device.replace(":", "")
-    details = [device not in ("auto", "cpu") and device, arguments.quantization, arguments.llama_server and "llama"]
+    peers = [arguments.llama_server and "llama", arguments.vllm and "vllm"]
+    details = [device not in ("auto", "cpu") and device, arguments.quantization, *peers]
     return "-".join([pair, *filter(None, details)])

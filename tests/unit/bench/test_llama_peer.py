@@ -62,6 +62,7 @@ def test_a_file_of_somebody_else_is_served_plain() -> None:
 def test_without_a_server_there_are_no_cases_of_it() -> None:
     assert {case.peer for case in block_of(replace(OPTIONS, llama=None), 0.0, 1)} == set(Peer) - {
         Peer.LLAMA,
+        Peer.VLLM,
         Peer.GENERATE_STATIC,
     }
 

@@ -1,0 +1,1 @@
+"""The compiled functions under the sanitizers of GCC."""
