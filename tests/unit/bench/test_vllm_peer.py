@@ -22,6 +22,7 @@ from bench.vllm_options import VllmOptions, vllm_python
 from bench.vllm_peer import vllm_peer
 from bench.vllm_server import VllmPlan
 from command.failures import CommandError
+from command.pair.child import STOP_SECONDS
 
 VLLM = VllmOptions(python="python", version="1", dtype="float32")
 OPTIONS = BenchOptions(target="target", draft="draft", ks=(2,), batch_sizes=(1,), vllm=VLLM, max_tokens=4)
@@ -111,6 +112,33 @@ async def test_a_server_that_ends_is_an_error_with_its_last_words(options: Bench
     with pytest.raises(CommandError, match=r"status 3(.|\n)*no such model"):
         async with vllm_peer(replace(options, vllm=replace(VLLM, python=dying)), Progress(), 8):
             pytest.fail("it is gone")
+
+
+async def test_one_that_does_not_end_is_killed_with_what_it_started(
+    options: BenchOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it started has its standard output, and would be waited for."""
+    monkeypatch.setattr("bench.vllm_server.GRACE_SECONDS", -STOP_SECONDS)
+    noted = tmp_path / "child"
+    stubborn = f"""
+    import signal, subprocess, sys
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    open({str(noted)!r}, "w").write(str(child.pid))
+    """
+    assert options.vllm is not None
+    python = pretender(tmp_path, textwrap.dedent(stubborn) + textwrap.dedent(SERVER))
+    async with vllm_peer(replace(options, ks=(), vllm=replace(options.vllm, python=python)), Progress(), 8):
+        pass
+    assert not is_running(int(noted.read_text()))
+
+
+def is_running(pid: int) -> bool:
+    """Not so once it has ended, whether or not anybody has asked how."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 def test_a_plain_server_has_no_draft() -> None:
