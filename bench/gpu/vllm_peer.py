@@ -2,8 +2,8 @@
 
     python -m bench.gpu.vllm_peer FOLDER CONTEXT TOKENS DTYPE
 
-Prints one JSON line: tokens per second after the first token, for each batch. Not seen to run: where there was a GPU,
-there was no vLLM.
+Prints one JSON line: tokens per second after the first token, for each batch. Seen to run on a CPU alone: where there
+was a GPU, there was no vLLM.
 """
 
 import importlib
@@ -34,7 +34,15 @@ def measure_vllm(folder: str, setting: Setting, seconds: float) -> dict[int, flo
         return f"vLLM took longer than {seconds:.0f} s"
     except subprocess.CalledProcessError as error:
         return f"vLLM failed: {error.stderr.strip().splitlines()[-1:]}"
-    return {int(batch): rate for batch, rate in json.loads(ran.stdout.splitlines()[-1]).items()}
+    return read_rates(ran.stdout)
+
+
+def read_rates(printed: str) -> dict[int, float] | str:
+    """From the line with the figures: vLLM prints its log to standard output as well, also after it."""
+    found = [line for line in printed.splitlines() if line.startswith("{")]
+    if not found:
+        return "vLLM printed no figures"
+    return {int(batch): rate for batch, rate in json.loads(found[-1]).items()}
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ import torch
 from bench.gpu import __main__ as gpu
 from bench.gpu import chains, goals, pair
 from bench.gpu.setting import BATCHES, VERIFIED, Clock
+from bench.gpu.vllm_peer import read_rates
 from bench.random_models import SHAPES
 from bench.ratios import Estimate
 
@@ -70,3 +71,9 @@ def test_goals_are_met_on_their_side_of_the_bound() -> None:
 def test_what_there_is_no_time_for_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert Clock(100.0).allows("the pair", 50.0) and not Clock(10.0).allows("the pair", 50.0)
     assert "no time is left for the pair" in capsys.readouterr().out
+
+
+def test_vllm_may_print_its_log_before_and_after_its_figures() -> None:
+    log = "(EngineCore pid=7) INFO 12-01 05:34:29 [multiproc_executor.py:486] all workers exited"
+    assert read_rates(f'{log}\n{{"1": 24.5, "4": 69.0}}\n{log}\n') == {1: 24.5, 4: 69.0}
+    assert read_rates(log) == "vLLM printed no figures"
