@@ -3,26 +3,24 @@
 import asyncio
 import os
 import subprocess
-import sys
-import time
 from argparse import ArgumentTypeError
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import httpx
 
+from bench.http_server import ANSWER_SECONDS, HttpServer
 from command.failures import CommandError
-from command.pair.child import POLL_SECONDS, Child
-from command.pair.local_pair import LOOPBACK, free_port, ignore_line, killing_on_signals, unless_dead
+from command.pair.local_pair import LOOPBACK, free_port, killing_on_signals, unless_dead
 
 LENGTH_FLAG = "--spec-draft-n-max"
 """The flag that this peer needs; in older versions it had another name."""
 SURE_LENGTH = 16
 SURE_PROBABILITY = 0.75
 """Without a fixed K llama.cpp drafts up to 16 tokens, as long as its draft gives each at least this probability."""
-ANSWER_SECONDS = 60.0
 GRACE_SECONDS = 5.0
 ROOM = 64
 """Positions beside prompt and output: proposals go beyond the output's end."""
@@ -70,49 +68,19 @@ class ServerPlan:
         }
 
 
-class LlamaServer(Child):
+class LlamaServer(HttpServer):
     """A running llama-server. Made by `launch`."""
 
     @classmethod
-    async def launch(cls, program: str, plan: ServerPlan) -> "LlamaServer":
+    async def launch(cls, program: str, plan: ServerPlan) -> Self:
         port = free_port()
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "bench.bound_program",
-            str(os.getpid()),
-            program,
-            *plan.arguments(port),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            env={name: value for name, value in os.environ.items() if not name.startswith("LLAMA_")},
-            start_new_session=True,  # Ctrl-C goes to us alone, and we stop the servers
-        )
-        return cls("llama-server", f"{LOOPBACK}:{port}", process, ignore_line)
-
-    @property
-    def url(self) -> str:
-        return f"http://{self.address}"
-
-    async def wait_until_ready(self) -> float:
-        """Until the model is loaded and warm; returns the seconds since the start."""
-        async with httpx.AsyncClient(base_url=self.url, timeout=ANSWER_SECONDS) as client:
-            while not await is_healthy(client):  # noqa: ASYNC110 - another process cannot set an Event of ours
-                await asyncio.sleep(POLL_SECONDS)
-        return time.monotonic() - self._started
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("LLAMA_")}
+        return await cls.begin("llama-server", [program, *plan.arguments(port)], port, kept)
 
     async def speculates(self) -> bool:
         """Whether it took the draft: a draft with another vocabulary is only mentioned in the log."""
         async with httpx.AsyncClient(base_url=self.url, timeout=ANSWER_SECONDS) as client:
             return all(slot["speculative"] for slot in (await client.get("/slots")).json())
-
-
-async def is_healthy(client: httpx.AsyncClient) -> bool:
-    try:
-        return (await client.get("/health")).is_success
-    except httpx.TransportError:
-        return False
 
 
 @asynccontextmanager

@@ -3,20 +3,15 @@
 import asyncio
 import json
 import os
-import signal
-import sys
-import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Self
 
-import httpx
-
-from command.pair.child import POLL_SECONDS, Child
-from command.pair.local_pair import LOOPBACK, free_port, ignore_line, killing_on_signals, unless_dead
+from bench.http_server import HttpServer
+from command.pair.local_pair import LOOPBACK, free_port, killing_on_signals, unless_dead
 
 PROGRAM = "vllm.entrypoints.openai.api_server"
-ANSWER_SECONDS = 60.0
 GRACE_SECONDS = 20.0
 CACHE_GIB = 1
 """Of keys and values. Without it vLLM takes a share of all memory."""
@@ -69,50 +64,13 @@ class VllmPlan:
         }
 
 
-class VllmServer(Child):
+class VllmServer(HttpServer):
     """A running server. Made by `launch`."""
 
     @classmethod
-    async def launch(cls, plan: VllmPlan) -> "VllmServer":
+    async def launch(cls, plan: VllmPlan) -> Self:
         port = free_port()
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "bench.bound_program",
-            str(os.getpid()),
-            plan.python,
-            *plan.arguments(port),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            env=plan.environment(),
-            start_new_session=True,  # Ctrl-C goes to us alone, and we stop the servers
-        )
-        return cls("vLLM", f"{LOOPBACK}:{port}", process, ignore_line)
-
-    @property
-    def url(self) -> str:
-        return f"http://{self.address}"
-
-    async def wait_until_ready(self) -> float:
-        """Until the model is loaded and compiled; returns the seconds since the start."""
-        async with httpx.AsyncClient(base_url=self.url, timeout=ANSWER_SECONDS) as client:
-            while not await is_healthy(client):  # noqa: ASYNC110 - another process cannot set an Event of ours
-                await asyncio.sleep(POLL_SECONDS)
-        self.start_seconds = time.monotonic() - self._started
-        return self.start_seconds
-
-    def kill(self) -> None:
-        """Ends it at once, with the processes that it has started: they hold its standard output open."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
-
-
-async def is_healthy(client: httpx.AsyncClient) -> bool:
-    try:
-        return (await client.get("/health")).is_success
-    except httpx.TransportError:
-        return False
+        return await cls.begin("vLLM", [plan.python, *plan.arguments(port)], port, plan.environment())
 
 
 @asynccontextmanager
@@ -123,12 +81,8 @@ async def running(plans: Sequence[VllmPlan]) -> AsyncIterator[list[VllmServer]]:
     try:
         for plan in plans:
             servers.append(await VllmServer.launch(plan))
-            await unless_dead(list(servers), ready(servers[-1]))
+            await unless_dead(list(servers), servers[-1].wait_until_ready())
         yield servers
     finally:
         with killing_on_signals(list(servers)):
             await asyncio.gather(*(server.stop(GRACE_SECONDS) for server in servers))
-
-
-async def ready(server: VllmServer) -> None:
-    await server.wait_until_ready()

@@ -1,0 +1,62 @@
+"""A server of somebody else as a process of ours, on the loopback interface."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Self
+
+import httpx
+
+from command.pair.child import POLL_SECONDS, Child
+from command.pair.local_pair import LOOPBACK, ignore_line
+
+ANSWER_SECONDS = 60.0
+
+
+class HttpServer(Child):
+    """One that says at `/health` whether it is ready. Made by `begin`."""
+
+    @classmethod
+    async def begin(cls, name: str, command: Sequence[str], port: int, environment: Mapping[str, str]) -> Self:
+        """Starts the command, which does not outlive this process; it is to listen at `port`."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "bench.bound_program",
+            str(os.getpid()),
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,  # Ctrl-C goes to us alone, and we stop the servers
+        )
+        return cls(name, f"{LOOPBACK}:{port}", process, ignore_line)
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.address}"
+
+    async def wait_until_ready(self) -> float:
+        """Until the model is loaded and warm; returns the seconds since the start."""
+        async with httpx.AsyncClient(base_url=self.url, timeout=ANSWER_SECONDS) as client:
+            while not await is_healthy(client):  # noqa: ASYNC110 - another process cannot set an Event of ours
+                await asyncio.sleep(POLL_SECONDS)
+        self.start_seconds = time.monotonic() - self._started
+        return self.start_seconds
+
+    def kill(self) -> None:
+        """Ends it at once, with the processes that it has started: they hold its standard output open."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+
+async def is_healthy(client: httpx.AsyncClient) -> bool:
+    try:
+        return (await client.get("/health")).is_success
+    except httpx.TransportError:
+        return False
