@@ -87,8 +87,15 @@ async def in_arena(
         servers = [server for peer in (llama, vllm) if peer is not None for server in peer.servers]
 
         async def work_there(stub: CoordinatorServiceStub) -> Result:
-            peers: dict[str, Any] = {"transformers": transformers, "llama": llama, "vllm": vllm}
-            arena = Arena(options=options, progress=progress, prompts=texts, stub=stub, **peers)
+            arena = Arena(
+                options=options,
+                progress=progress,
+                prompts=texts,
+                stub=stub,
+                transformers=transformers,
+                llama=llama,
+                vllm=vllm,
+            )
             return await while_alive(servers, work(arena))
 
         return await with_local_pair(options, work_there)

@@ -18,7 +18,9 @@ ANSWER_SECONDS = 60.0
 
 
 class HttpServer(Child):
-    """One that says at `/health` whether it is ready. Made by `begin`."""
+    """One that says at `/health` whether it is ready. Made by `begin`. What it started ends with it."""
+
+    _ending: asyncio.Task[None]
 
     @classmethod
     async def begin(cls, name: str, command: Sequence[str], port: int, environment: Mapping[str, str]) -> Self:
@@ -35,7 +37,9 @@ class HttpServer(Child):
             env=environment,
             start_new_session=True,  # Ctrl-C goes to us alone, and we stop the servers
         )
-        return cls(name, f"{LOOPBACK}:{port}", process, ignore_line)
+        server = cls(name, f"{LOOPBACK}:{port}", process, ignore_line)
+        server._ending = asyncio.create_task(end_group_after(process))
+        return server
 
     @property
     def url(self) -> str:
@@ -49,10 +53,14 @@ class HttpServer(Child):
         self.start_seconds = time.monotonic() - self._started
         return self.start_seconds
 
-    def kill(self) -> None:
-        """Ends it at once, with the processes that it has started: they hold its standard output open."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
+
+async def end_group_after(process: asyncio.subprocess.Process) -> None:
+    """Once a process has ended, ends those that it has started: they hold its standard output open, which is read to
+    the end, and `wait` waits for that."""
+    while process.returncode is None:  # noqa: ASYNC110 - no event comes before its output is closed
+        await asyncio.sleep(POLL_SECONDS)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 async def is_healthy(client: httpx.AsyncClient) -> bool:

@@ -114,23 +114,34 @@ async def test_a_server_that_ends_is_an_error_with_its_last_words(options: Bench
             pytest.fail("it is gone")
 
 
+async def test_one_that_ends_ends_what_it_started(options: BenchOptions, tmp_path: Path) -> None:
+    """What it started has its standard output, and would be waited for."""
+    python = pretender(tmp_path, f"{textwrap.dedent(starting(tmp_path))}sys.exit(3)")
+    with pytest.raises(CommandError, match="status 3"):
+        async with vllm_peer(replace(options, vllm=replace(VLLM, python=python)), Progress(), 8):
+            pytest.fail("it is gone")
+    assert not is_running(int((tmp_path / "child").read_text()))
+
+
 async def test_one_that_does_not_end_is_killed_with_what_it_started(
     options: BenchOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it started has its standard output, and would be waited for."""
     monkeypatch.setattr("bench.vllm_server.GRACE_SECONDS", -STOP_SECONDS)
-    noted = tmp_path / "child"
-    stubborn = f"""
-    import signal, subprocess, sys
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    open({str(noted)!r}, "w").write(str(child.pid))
-    """
+    stubborn = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    python = pretender(tmp_path, textwrap.dedent(starting(tmp_path)) + stubborn + textwrap.dedent(SERVER))
     assert options.vllm is not None
-    python = pretender(tmp_path, textwrap.dedent(stubborn) + textwrap.dedent(SERVER))
     async with vllm_peer(replace(options, ks=(), vllm=replace(options.vllm, python=python)), Progress(), 8):
         pass
-    assert not is_running(int(noted.read_text()))
+    assert not is_running(int((tmp_path / "child").read_text()))
+
+
+def starting(folder: Path) -> str:
+    """Starts a process that stays, and notes which."""
+    return f"""
+    import signal, subprocess, sys
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    open({str(folder / "child")!r}, "w").write(str(child.pid))
+    """
 
 
 def is_running(pid: int) -> bool:
