@@ -58,9 +58,21 @@ class FunctionChoice(FunctionName):
     type: Literal["function"] = "function"
 
 
+class AllowedFunctions(BaseModel):
+    """Some of the functions, and whether one of these must be called."""
+
+    type: Literal["allowed_tools"]
+    mode: Literal["auto", "required"]
+    tools: list[FunctionChoice] = Field(min_length=1, max_length=MAX_TOOLS)
+
+
 FunctionToolChoice = Annotated[
-    Literal["none", "auto", "required"] | FunctionChoice,
-    one_of(INVALID_VALUE, 'must be none, auto or required, or name a function: {"type": "function", "name": ...}'),
+    Literal["none", "auto", "required"] | FunctionChoice | AllowedFunctions,
+    one_of(
+        INVALID_VALUE,
+        'must be none, auto or required, name a function: {"type": "function", "name": ...}, or name some: '
+        '{"type": "allowed_tools", "mode": "auto" or "required", "tools": [...]}',
+    ),
 ]
 Include = Annotated[
     Literal["message.output_text.logprobs", "reasoning.encrypted_content"],

@@ -3,10 +3,21 @@
 import json
 from typing import Any
 
+from pydantic import BaseModel
+
 from coordinator.http.item_messages import item_messages
 from coordinator.http.parameters import ChatMessage, ChatParameters, GenerationParameters, LayoutParameters
-from coordinator.http.response_parameters import LOGPROBS, FunctionChoice, FunctionTool, ResponseParameters, TextFormat
+from coordinator.http.response_parameters import (
+    LOGPROBS,
+    AllowedFunctions,
+    FunctionChoice,
+    FunctionTool,
+    ResponseParameters,
+    TextFormat,
+)
 from coordinator.http.structure_parameters import (
+    AllowedChoice,
+    AllowedTools,
     FunctionDefinition,
     FunctionName,
     JsonSchemaFormat,
@@ -58,7 +69,7 @@ def echoed(parameters: ResponseParameters) -> dict[str, Any]:
         "store": False,
         "temperature": parameters.temperature,
         "text": {"format": described},
-        "tool_choice": choice.model_dump() if isinstance(choice, FunctionChoice) else choice or "auto",
+        "tool_choice": choice.model_dump() if isinstance(choice, BaseModel) else choice or "auto",
         "tools": tools,
         "top_logprobs": parameters.top_logprobs or 0,
         "top_p": parameters.top_p,
@@ -100,8 +111,16 @@ def _tool(tool: FunctionTool) -> Tool:
     return Tool.model_construct(type=tool.type, function=function)
 
 
-def _tool_choice(choice: str | FunctionChoice | None) -> Any:
+def _tool_choice(choice: str | FunctionChoice | AllowedFunctions | None) -> Any:
     """In chat's form."""
-    if not isinstance(choice, FunctionChoice):
-        return choice
+    if isinstance(choice, FunctionChoice):
+        return _named_tool(choice)
+    if isinstance(choice, AllowedFunctions):
+        tools = [_named_tool(function) for function in choice.tools]
+        allowed = AllowedTools.model_construct(mode=choice.mode, tools=tools)
+        return AllowedChoice.model_construct(type=choice.type, allowed_tools=allowed)
+    return choice
+
+
+def _named_tool(choice: FunctionChoice) -> NamedTool:
     return NamedTool.model_construct(function=FunctionName.model_construct(name=choice.name))

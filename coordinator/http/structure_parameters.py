@@ -91,11 +91,26 @@ class NamedTool(BaseModel):
     function: FunctionName
 
 
+class AllowedTools(BaseModel):
+    """Some of the tools, and whether one of these must be called."""
+
+    mode: Literal["auto", "required"]
+    tools: list[NamedTool] = Field(min_length=1, max_length=MAX_TOOLS)
+
+
+class AllowedChoice(BaseModel):
+    """OpenAI's choice of some tools: the model is told of all, and may call these."""
+
+    type: Literal["allowed_tools"]
+    allowed_tools: AllowedTools
+
+
 ToolChoice = Annotated[
-    Literal["none", "auto", "required"] | NamedTool,
+    Literal["none", "auto", "required"] | NamedTool | AllowedChoice,
     one_of(
         INVALID_VALUE,
-        'must be none, auto or required, or name a function: {"type": "function", "function": {"name": ...}}',
+        'must be none, auto or required, name a function: {"type": "function", "function": {"name": ...}}, or name '
+        'some: {"type": "allowed_tools", "allowed_tools": {"mode": "auto" or "required", "tools": [...]}}',
     ),
 ]
 

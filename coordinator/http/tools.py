@@ -6,7 +6,7 @@ a model may write any text, and is held to the form from where calls begin.
 
 from collections.abc import Collection, Mapping
 
-from coordinator.http.structure_parameters import NamedTool, Tool, ToolParameters
+from coordinator.http.structure_parameters import AllowedChoice, NamedTool, Tool, ToolChoice, ToolParameters
 from coordinator.http.structures import schema_text
 from coordinator.tool_call_form import ToolCallForm
 from specpair.errors import InvalidFieldError
@@ -25,19 +25,34 @@ def tools_in_use(parameters: ToolParameters) -> list[Tool]:
     names = [tool.function.name for tool in tools]
     if len(set(names)) < len(names):
         raise InvalidFieldError("tools", "has two functions of one name")
-    if isinstance(choice, NamedTool):
-        if choice.function.name not in names:
-            raise InvalidFieldError("tool_choice", f"names {choice.function.name!r}, which is none of the tools")
-        return [tool for tool in tools if tool.function.name == choice.function.name]
+    chosen = _named(choice)
+    if unknown := [name for name in chosen or () if name not in names]:
+        raise InvalidFieldError("tool_choice", f"names {unknown[0]!r}, which is none of the tools")
     if choice == "required" and not tools:
         raise InvalidFieldError("tool_choice", "is required, but there are no tools")
+    if chosen is not None:
+        return [tool for tool in tools if tool.function.name in chosen]
     return [] if choice == "none" else tools
+
+
+def _named(choice: ToolChoice | None) -> list[str] | None:
+    """The names in a choice; None if it has none."""
+    if isinstance(choice, NamedTool):
+        return [choice.function.name]
+    if isinstance(choice, AllowedChoice):
+        return [tool.function.name for tool in choice.allowed_tools.tools]
+    return None
 
 
 def may_call(parameters: ToolParameters) -> bool:
     """Whether the model may call tools, but need not."""
-    choice = parameters.tool_choice
-    return bool(tools_in_use(parameters)) and choice != "required" and not isinstance(choice, NamedTool)
+    return bool(tools_in_use(parameters)) and not _must_call(parameters.tool_choice)
+
+
+def _must_call(choice: ToolChoice | None) -> bool:
+    if isinstance(choice, AllowedChoice):
+        return choice.allowed_tools.mode == "required"
+    return choice == "required" or isinstance(choice, NamedTool)
 
 
 def described(tools: list[Tool] | None) -> list[str]:

@@ -188,7 +188,7 @@ async def test_a_prompt_that_is_too_long_is_told_so_however_long_it_is(
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("tool_choice", "maybe", "tool_choice: must be none, auto or required, or name a function"),
+        ("tool_choice", "maybe", "tool_choice: must be none, auto or required, name a function"),
         ("tool_choice", {"type": "function", "function": {"name": "two words"}}, "tool_choice: must be none, auto"),
         ("early_stopping", "always", "early_stopping: must be true, false or never"),
         ("guided_json", 5, "guided_json: must be a JSON Schema"),

@@ -235,6 +235,17 @@ async def test_several_calls_are_items_in_a_row(client: AsyncOpenAI) -> None:
     assert (call.name, json.loads(call.arguments)) == ("clock", {})
 
 
+async def test_only_allowed_functions_are_called(client: AsyncOpenAI) -> None:
+    tools: list[Any] = [CLOCK, {"type": "function", "name": "date", "parameters": SCHEMA, "strict": None}]
+    allowed: Any = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "date"}]}
+    response = await client.responses.create(
+        model=MODEL, input="x", tools=tools, tool_choice=allowed, max_output_tokens=200, extra_body={"seed": 5}
+    )
+    assert {item.name for item in response.output if item.type == "function_call"} == {"date"}
+    assert response.tool_choice.to_dict() == allowed  # type: ignore[union-attr]
+    assert len(response.tools) == len(tools)
+
+
 async def test_without_being_forced_the_model_may_answer_in_words(client: AsyncOpenAI) -> None:
     for choice in ("auto", "none"):
         response = await client.responses.create(

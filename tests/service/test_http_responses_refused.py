@@ -43,6 +43,11 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
     ({"tools": [{**CLOCK, "parameters": {"default": math.nan}}], "tool_choice": "none"}, "tools", "JSON does not have"),
     ({"tools": [CLOCK], "tool_choice": {"type": "web_search"}}, "tool_choice", "must be none, auto or required"),
     ({"tools": [CLOCK], "tool_choice": {"type": "function", "name": "x"}}, "tool_choice", "none of the tools"),
+    (
+        {"tools": [CLOCK], "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": []}},
+        "tool_choice",
+        "must be",
+    ),
     ({"tool_choice": "required"}, "tool_choice", "no tools"),
     ({"tools": [CLOCK], "text": {"format": {"type": "json_object"}}}, "tools", "cannot be combined"),
     ({"text": {"format": {"type": "json_object"}}, "min_tokens": 1}, "min_tokens", "combined with text.format, which"),

@@ -39,6 +39,11 @@ WEATHER: Any = openai.pydantic_function_tool(Weather, name="weather")
 CLOCK: Any = {"type": "function", "function": {"name": "clock", "parameters": {"type": "object", "maxProperties": 0}}}
 
 
+def allowed(*names: str, mode: str = "auto") -> Any:
+    tools = [{"type": "function", "function": {"name": name}} for name in names]
+    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}
+
+
 @pytest.fixture(scope="module")
 async def client() -> AsyncIterator[AsyncOpenAI]:
     async with running_bundled_pair() as pair, openai_client(pair) as client:
@@ -125,6 +130,7 @@ async def test_vllm_s_names(client: AsyncOpenAI, body: dict[str, Any], expected:
         ({"tools": [WEATHER, WEATHER]}, "one name"),
         ({"tool_choice": "required"}, "no tools"),
         ({"tools": [WEATHER], "tool_choice": {"type": "function", "function": {"name": "x"}}}, "none of the tools"),
+        ({"tools": [WEATHER], "tool_choice": allowed("weather", "x")}, "names 'x', which is none of the tools"),
         ({"tools": [WEATHER], "response_format": {"type": "json_object"}}, "cannot be combined"),
     ],
 )
@@ -209,6 +215,21 @@ async def test_a_named_tool_is_called_once(client: AsyncOpenAI) -> None:
     (call,) = calls
     assert call.type == "function"
     assert (call.function.name, json.loads(call.function.arguments)) == ("clock", {})
+
+
+async def test_only_allowed_tools_are_called(client: AsyncOpenAI) -> None:
+    date: Any = {"type": "function", "function": {"name": "date", "parameters": CLOCK["function"]["parameters"]}}
+    options: Any = {"model": MODEL, "messages": MESSAGES, "tools": [WEATHER, CLOCK, date], "max_tokens": 200}
+    called = set()
+    for seed in range(6):
+        answer = await client.chat.completions.create(
+            **options, tool_choice=allowed("clock", "date", mode="required"), seed=seed
+        )
+        called |= {call.function.name for call in list[Any](answer.choices[0].message.tool_calls or ())}
+    assert called == {"clock", "date"}
+    options["max_tokens"] = 12
+    free = await client.chat.completions.create(**options, tool_choice=allowed("clock", "date"), temperature=0)
+    assert free.choices[0].message.content and free.choices[0].message.tool_calls is None
 
 
 async def test_a_format_that_is_no_restriction_is_a_note_in_a_tool_too(client: AsyncOpenAI) -> None:
