@@ -60,7 +60,7 @@ PIECES: Mapping[str, Sequence[tuple[object, str, Any]]] = {
     "the trial's growing pauses": [(plain_trial, "FIRST_INTERVAL", 128), (plain_trial, "LAST_INTERVAL", 128)],
     "the trial's trimmed means": [(plain_trial, "TRIM", 0.0)],
     "the trial's growing holds: 256 rounds": [(plain_trial, "FIRST_HOLD", 256), (plain_trial, "LAST_HOLD", 256)],
-    "the trial's settling": [(plain_trial, "SETTLING", 0)],
+    "the trial's settling": [(plain_trial, "MOST_SETTLING", 0)],
     "the trial's wait after a clear gain": [(plain_trial, "CLEAR_GAIN", NEVER)],
 }
 """The piece that is removed (or its replacement), and the patches that do it."""

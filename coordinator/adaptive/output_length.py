@@ -7,17 +7,12 @@ from coordinator.adaptive.group import Group
 from coordinator.adaptive.load import Contribution
 from coordinator.adaptive.outcome import RoundOutcome
 from coordinator.adaptive.probe_budget import MOST_JOINING, RECENT
-from coordinator.adaptive.probe_price import expected_delay, price, shadow_price
+from coordinator.adaptive.probe_price import PROBE_LENGTH, expected_delay, hoped, price, shadow_price
 from coordinator.adaptive.round_times import RoundTimes
+from coordinator.adaptive.settling import Settling
 from coordinator.adaptive.survivals import count_above, survivals
 from coordinator.adaptive.verify_budget import ON_MARGIN
-from coordinator.adaptive.worth import best_length_of
 
-HOPED = (0.95, 0.95, 0.95)
-"""The most acceptance that a probe can hope to find. Where proposals would not pay even so, there are no probes: under
-load a row of the target may cost as much as the token that it could save."""
-SHADOW_LENGTH = 4
-"""Tokens of a shadow proposal: the first ones of a usual block."""
 FIRST_ROUNDS = 1
 """Plain rounds at a level of load to measure before anything is proposed."""
 
@@ -90,6 +85,7 @@ class OutputLength:
         """Time that a plain round would take."""
         self._price = 1.0
         """What a token cost by the decision for this round."""
+        self._settling = Settling(group.workload)
         if fixed is None:
             self._workload.budget.enter(self)
             group.enter()
@@ -108,6 +104,12 @@ class OutputLength:
         if self._fixed is not None or not self._group.trial.is_on:
             return None
         return self._group.trial.rounds_left(max(self._group.count, 1))
+
+    @property
+    def is_settling(self) -> bool:
+        """Whether this is the first plain round of a comparison, which waits for what others still propose: those after
+        it are measured without that."""
+        return self._fixed is None and self._group.trial.is_measuring and self._settling.is_beginning
 
     def opens_early(self, longest: int) -> bool:
         """Whether the draft is to open the sequence before the first round, with at most `longest` proposed tokens."""
@@ -133,6 +135,7 @@ class OutputLength:
             decision = self._choose(longest, is_ready=is_ready, is_due=is_due, may_probe=may_probe)
         self._price = decision.price
         self._count_rows(decision)
+        self._settling.begin()
         return decision
 
     def use(self, decision: Decision) -> None:
@@ -162,13 +165,16 @@ class OutputLength:
         elif not outcome.is_passed_over:
             self._acceptance.add_plain()
         self._survivals = None
+        self._settling.end(has_proposed=outcome.asked > 0)
         self.contribution.add(outcome.accepted_count + 1)
         if self._fixed is not None:
             return
         if self._ends_by_confidence and outcome.drafted_count:
             group.confidence.add(outcome.asked, outcome.drafted_count, outcome.accepted_count, self._price)
         expected = self._expected if outcome.asked else 1.0
-        group.trial.add(expected, outcome.elapsed, group.count, was_asked=outcome.asked > 0)
+        if not self._is_probe or group.trial.is_on:
+            was_asked, is_settled = outcome.asked > 0, self._settling.is_over
+            group.trial.add(expected, outcome.elapsed, group.count, was_asked=was_asked, is_settled=is_settled)
         if self._is_probe and self._plain_time:
             self._pay(outcome, expected)
             self._set_probe()
@@ -268,24 +274,29 @@ class OutputLength:
             return False
         if not group.probes.has_saved(self._cost_of_probes(1)):
             return False
-        group.probes.begin(group.round, 1, workload.times().draft(1))
+        group.probes.begin(group.round, 1, workload.times().draft(self._probe_length))
         return True
 
     def _cost_of_probes(self, joining: int) -> float:
         """Tokens that they are expected to cost all outputs."""
         load, times = self._workload.load, self._workload.times()
-        rows = joining * max(self._tree_tokens, 1)
-        late = expected_delay(times, load, joining)
-        return price(times, load, joining, late=late, rows=rows) - joining * self.survivals[0]
+        length = self._probe_length
+        rows, late = joining * max(self._tree_tokens, length), expected_delay(times, load, joining, length)
+        return price(times, load, joining, length, late=late, rows=rows) - joining * sum(self.survivals[:length])
 
     def _might_pay(self, times: RoundTimes) -> bool:
-        return best_length_of(times, self._workload.load.output_count, HOPED, self._longest)[1] >= ON_MARGIN
+        return hoped(times, self._workload.load.output_count, self._longest)[1] >= ON_MARGIN
+
+    @property
+    def _probe_length(self) -> int:
+        """Tokens of a probe: no more than would be proposed at best."""
+        times, count = self._workload.times(), self._workload.load.output_count
+        return min(max(hoped(times, count, self._longest)[0], 1), PROBE_LENGTH)
 
     @property
     def _joining(self) -> int:
         """Outputs that probe in the same round."""
-        count = self._group.count
-        return count if self._has_shadows else min(count, MOST_JOINING)
+        return self._group.count if self._has_shadows else min(self._group.count, MOST_JOINING)
 
     def _probe(self, *, is_ready: bool) -> Decision:
         """One token, or a shadow proposal; or the draft opens the sequence for it."""
@@ -296,20 +307,21 @@ class OutputLength:
         self._plain_time = workload.times().plain(workload.load.output_count)
         if not is_ready:
             return self._opening()
-        self._expected = 1.0 + self.survivals[0]
-        return Decision(1, is_probe=True)
+        self._expected = 1.0 + sum(self.survivals[: self._probe_length])
+        return Decision(self._probe_length, is_probe=True)
 
     def _shadow(self) -> Decision:
         """A plain round beside a shadow proposal. Its share is paid at once, by what it is expected to cost."""
         group, workload = self._group, self._workload
         group.probes.spend(shadow_price(workload.times(), workload.load, 1), group.count)
-        return Decision(0, shadow_length=min(SHADOW_LENGTH, self._longest))
+        return Decision(0, shadow_length=min(PROBE_LENGTH, self._longest))
 
     def _pay(self, outcome: RoundOutcome, expected: float) -> None:
         """Pays for its share of the probes that were made together."""
         group, workload, probes = self._group, self._workload, self._group.probes
         joined, late = min(group.count, probes.begun_count), outcome.elapsed / self._plain_time - 1.0
-        cost = price(workload.times(), workload.load, joined, late=late, rows=joined * outcome.drafted_count) / joined
+        rows, times, load = joined * outcome.drafted_count, workload.times(), workload.load
+        cost = price(times, load, joined, max(outcome.asked, 1), late=late, rows=rows) / joined
         probes.spend(cost - (expected - 1.0), group.count)
         if outcome.drafted_count:
             probes.settle(outcome.draft_elapsed)

@@ -7,9 +7,10 @@ from statistics import fmean
 FIRST_INTERVAL, LAST_INTERVAL = 16, 512
 """Rounds with proposals between trials, for each output."""
 ROUNDS = 8
-"""Rounds of each output in a trial."""
-SETTLING = 2
-"""The first of them, left out: passes may still hold proposals of other outputs."""
+"""Rounds of each output in a trial that are measured."""
+MOST_SETTLING = 16
+"""Rounds of each output before them that are left out, at most, while others still propose: where some always do, such
+rounds are measured, too."""
 FIRST_HOLD, LAST_HOLD = 32, 2048
 """Rounds of each output for which proposals stay off after they lost a trial; doubled with each trial lost in a row,
 because a single one may only show that the machine's speed has changed."""
@@ -33,6 +34,7 @@ class PlainTrial:
     def __init__(self) -> None:
         self._interval = FIRST_INTERVAL
         self._since = 0
+        self._settling = 0
         self._left = 0
         self._hold = FIRST_HOLD
         self._held = 0
@@ -51,18 +53,29 @@ class PlainTrial:
         """Rounds of each of `load` outputs for which proposals stay off; 0 if they are not."""
         return -(-(self._left or self._held) // load)
 
-    def add(self, tokens: float, elapsed: float, load: int, *, was_asked: bool) -> None:
-        """Adds a round that took `elapsed` and was expected to give `tokens` tokens, while `load` outputs ran."""
+    @property
+    def is_measuring(self) -> bool:
+        """Whether proposals are off to measure rounds without them."""
+        return self._left > 0 and not self._held
+
+    def add(self, tokens: float, elapsed: float, load: int, *, was_asked: bool, is_settled: bool = True) -> None:
+        """Adds a round that took `elapsed` and was expected to give `tokens` tokens, while `load` outputs ran.
+
+        `is_settled` says whether nothing of a proposal is in its time: no output proposed when its call was made, nor
+        did this one in the call before.
+        """
         if self._held:
             self._held -= 1
         elif self._left:
             if was_asked:  # it was on its way when the trial began, as whole runs of a head may be, and beside others
                 self._begin(load)
                 return
+            if not is_settled and self._settling:
+                self._settling -= 1
+                return
             self._left -= 1
-            if load == 1 or self._left < (ROUNDS - SETTLING) * load:
-                self._plain.append(elapsed)
-            if not self._left and self._plain and self._elapsed:
+            self._plain.append(elapsed)
+            if not self._left and self._elapsed:
                 self._judge(load)
         else:
             self._tokens.append(tokens)
@@ -73,7 +86,7 @@ class PlainTrial:
 
     def _begin(self, load: int) -> None:
         self._since = 0
-        self._left = ROUNDS * load
+        self._settling, self._left = MOST_SETTLING * load, ROUNDS * load
         self._plain.clear()
 
     def _judge(self, load: int) -> None:

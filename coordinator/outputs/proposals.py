@@ -9,6 +9,7 @@ from dataclasses import replace
 from coordinator.adaptive import PLAIN, Decision, OutputLength
 from coordinator.outputs.acceptance import Acceptance
 from coordinator.outputs.own_proposals import OwnProposals, own_drafter
+from coordinator.outputs.plain_runs import PlainRuns
 from coordinator.outputs.preparations import Preparations
 from coordinator.outputs.proposal_problem import problem_of
 from coordinator.outputs.round import Round
@@ -16,7 +17,7 @@ from coordinator.outputs.shadow_proposal import ShadowProposal
 from coordinator.outputs.sources import chosen, text_drafter
 from coordinator.outputs.text_draft import TextDraft
 from coordinator.pair import Pair
-from coordinator.peers import NO_ORDER, OwnOrder, Verdict, run_within
+from coordinator.peers import Verdict
 from coordinator.peers.proposal_source import ProposalSource
 from coordinator.requests.request import GenerationRequest
 from specpair.errors import InvalidDistributionError, SpecpairError
@@ -70,10 +71,7 @@ class Proposals:
         if it counts for the speedup."""
         self._next: Decision | None = None
         """The decision for the next round, if the draft prepares proposals by it, or the target was told of it."""
-        self._run_seconds = pair.config.stream_interval
-        """How long a run without proposals may take; 0 for single tokens."""
-        self._promised: OwnOrder | None = None
-        """What the target was told of the next round, if that is plain."""
+        self._runs = PlainRuns(pair.config.stream_interval)
         self._is_opening = False
         """Whether the draft was asked to read the prompt beside the target."""
         self._is_passed_over = False
@@ -142,7 +140,7 @@ class Proposals:
         if self._own is not None and self._length is not None:
             self._own.order(first, longest, self._length.decide(longest), left)
         elif self._draft is None or self._request.num_speculative_tokens == 0:
-            self._promised = first.following_order = run_within(self._run_seconds, left)
+            self._runs.promise(first, left)
         elif self._is_opening and prepares:
             self._prepare(first, history, longest)
         return first
@@ -183,28 +181,16 @@ class Proposals:
             await self._ask(begun, history, decision, newest)
         elif newest.shadow_length:
             self._guess(step, history, newest.shadow_length)
-        self._plan_run(begun, decision, newest, left)
+        assert self._length is not None
+        if self._runs.plan(begun, decision, newest, left, self._length):
+            self._next = PLAIN
         begun.drafter = self.asked_drafter
         return begun
 
-    def _plan_run(self, begun: Round, decision: Decision, newest: Decision, left: int) -> None:
-        """Asks for a run if nothing is proposed, and decides on the next round if that is plain in any case."""
-        assert self._length is not None
-        is_short = decision.is_probe or newest.opens_draft  # proposals may follow soon
-        if (plain_rounds := self._length.plain_rounds) is not None:
-            left = min(left, 2 * plain_rounds)  # the next run may be none
-        begun.is_opening = newest.opens_draft and self._run_seconds > 0.0
-        promised, self._promised = self._promised, None
-        if not decision.length and (promised is not None or not newest.length):
-            begun.order = promised or (NO_ORDER if is_short else run_within(self._run_seconds, left))
-        if decision.is_probe or not (decision.length or newest.length):
-            left -= begun.order.run_length
-            self._promised = NO_ORDER if is_short else run_within(self._run_seconds, left)
-            self._next, begun.following_order = PLAIN, self._promised
-
     def give_up_runs(self, begun: Round) -> None:
         """A pass of the run failed: this round, and all that follow, are asked for one by one."""
-        self._run_seconds, self._promised, self._next = 0.0, None, None
+        self._runs.give_up()
+        self._next = None
         begun.order, begun.following_order = begun.order.alone, None
         if self._own is not None:
             self._own.give_up_runs(begun)

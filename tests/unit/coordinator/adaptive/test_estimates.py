@@ -15,6 +15,7 @@ from coordinator.adaptive.probe_budget import (
     MOST_SHARE,
     ProbeBudget,
 )
+from coordinator.adaptive.probe_price import PROBE_LENGTH
 from coordinator.adaptive.round_costs import RoundCosts
 from coordinator.adaptive.running_mean import RunningMean
 from coordinator.adaptive.slowdown import Slowdown
@@ -274,7 +275,7 @@ def test_where_no_proposal_is_accepted_the_only_ones_left_are_decided_as_probes(
         length.add(proposing_round(asked, 20.0, 30.0)._replace(accepted_count=0) if asked else plain_round(20.0))
     late = [decision for decision in decisions[300:] if decision.length]
     assert late and all(decision.is_probe for decision in late)
-    assert not any(decision.is_probe for decision in decisions if decision.length != 1)
+    assert not any(decision.is_probe for decision in decisions if not 1 <= decision.length <= PROBE_LENGTH)
 
 
 def test_a_position_that_failed_at_first_is_hoped_for_again() -> None:

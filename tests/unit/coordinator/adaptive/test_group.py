@@ -10,7 +10,7 @@ from coordinator.adaptive.group import IDLE_ROUNDS
 from coordinator.adaptive.load import Contribution, Load
 from coordinator.adaptive.pass_costs import PassCosts
 from coordinator.adaptive.probe_budget import MOST_JOINING, ProbeBudget
-from coordinator.adaptive.probe_price import expected_delay, price
+from coordinator.adaptive.probe_price import PROBE_LENGTH, expected_delay, price
 from coordinator.adaptive.round_costs import RoundCosts
 from coordinator.adaptive.workload import Workload
 from specpair.model_info import PassCost
@@ -64,9 +64,9 @@ def run_round(outputs: list[OutputLength], pass_time: float = 10.0, *, is_ready:
 def test_outputs_probe_together() -> None:
     """One probe delays all that keep step as much as some do."""
     outputs = entered(controller_of(CHEAP_ROWS), 16)
-    rounds = [run_round(outputs) for _ in range(2000)]
+    rounds = [sorted(run_round(outputs)) for _ in range(2000)]
     probes = [lengths for lengths in rounds[400:] if any(lengths)]
-    assert probes and all(sorted(lengths) == [0] * (16 - MOST_JOINING) + [1] * MOST_JOINING for lengths in probes)
+    assert probes and all(lengths == [0] * (16 - MOST_JOINING) + [PROBE_LENGTH] * MOST_JOINING for lengths in probes)
 
 
 def ready_to_probe() -> OutputLength:
@@ -143,8 +143,8 @@ def test_the_rows_of_a_probe_lengthen_the_pass_of_those_who_do_not_wait() -> Non
     times, load = workload.times(), workload.load
     for output in outputs:
         output.contribution.set_promised(is_promised=True)
-    assert price(times, load, 4, late=1.0, rows=0) == 4.0
-    assert price(times, load, 4, late=1.0, rows=4) == pytest.approx(4.0 + 12 * 4 * 0.4 / 17.0, rel=0.05)
+    assert price(times, load, 4, 1, late=1.0, rows=0) == 4.0
+    assert price(times, load, 4, 1, late=1.0, rows=4) == pytest.approx(4.0 + 12 * 4 * 0.4 / 17.0, rel=0.05)
 
 
 def test_one_output_that_waits_for_nobody_makes_the_others_no_later() -> None:
@@ -152,10 +152,10 @@ def test_one_output_that_waits_for_nobody_makes_the_others_no_later() -> None:
     for _ in range(2):
         run_round(outputs)
     times, load = outputs[0]._workload.times(), outputs[0]._workload.load
-    without = price(times, load, 4, late=expected_delay(times, load, 4), rows=4)
+    without = price(times, load, 4, 1, late=expected_delay(times, load, 4, 1), rows=4)
     outputs[0].contribution.set_promised(is_promised=True)
-    late = expected_delay(times, load, 4)
-    assert late == 1 and price(times, load, 4, late=late, rows=4) < without + 4 * late
+    late = expected_delay(times, load, 4, 1)
+    assert late == 1 and price(times, load, 4, 1, late=late, rows=4) < without + 4 * late
 
 
 def test_the_nodes_of_a_tree_are_rows_of_a_probe(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,9 +253,9 @@ def test_what_a_probe_will_cost_is_the_same_before_and_after_its_promise_is_with
         for output in outputs:
             output.contribution.set_promised(is_promised=output in promised)
         times, load = workload.times(), workload.load
-        late = expected_delay(times, load, MOST_JOINING)
+        late = expected_delay(times, load, MOST_JOINING, 1)
         assert (late == 1) == is_other_there, "who asks the draft misses the pass that others begin"
-        prices.append(price(times, load, MOST_JOINING, late=late, rows=MOST_JOINING))
+        prices.append(price(times, load, MOST_JOINING, 1, late=late, rows=MOST_JOINING))
     assert prices[0] == prices[1] < 1.2 * MOST_JOINING
 
 

@@ -1,6 +1,6 @@
 """Trials without proposals: how long proposals stay off after a lost one."""
 
-from coordinator.adaptive.plain_trial import FIRST_HOLD, FIRST_INTERVAL, ROUNDS, PlainTrial
+from coordinator.adaptive.plain_trial import FIRST_HOLD, FIRST_INTERVAL, MOST_SETTLING, ROUNDS, PlainTrial
 
 
 def propose(trial: PlainTrial, elapsed: float = 1.0) -> None:
@@ -76,3 +76,30 @@ def test_rounds_beside_those_on_their_way_are_no_part_of_it_either() -> None:
         trial.add(1.0, 1.0, 2, was_asked=False)
         count += 1
     assert count == 2 * (ROUNDS + FIRST_HOLD)
+
+
+def begun(load: int) -> PlainTrial:
+    """A trial of outputs that were to give two tokens in each round of 1 second."""
+    trial = PlainTrial()
+    while not trial.is_on:
+        trial.add(2.0, 1.0, load, was_asked=True)
+    return trial
+
+
+def test_what_waited_for_proposals_is_not_measured() -> None:
+    """A run of rounds that began while others still proposed waited for their pass."""
+    trial, count = begun(2), 0
+    for _ in range(12):
+        trial.add(1.0, 9.0, 2, was_asked=False, is_settled=False)
+    while trial.is_on:
+        trial.add(1.0, 0.3, 2, was_asked=False)
+        count += 1
+    assert count == 2 * (ROUNDS + FIRST_HOLD), "plain rounds are quicker, but for those"
+
+
+def test_where_others_always_propose_rounds_beside_them_are_measured() -> None:
+    trial, count = begun(2), 0
+    while trial.is_on:
+        trial.add(1.0, 0.3, 2, was_asked=False, is_settled=False)
+        count += 1
+    assert count == 2 * (MOST_SETTLING + ROUNDS + FIRST_HOLD)

@@ -6,9 +6,8 @@ import pytest
 
 from bench.simulated_pair import SimulatedRound
 from coordinator.adaptive import Decision, LengthController, OutputLength
-from coordinator.adaptive.output_length import SHADOW_LENGTH
 from coordinator.adaptive.probe_budget import SHADOW_ROUNDS
-from coordinator.adaptive.probe_price import SHADOW_SECONDS, shadow_price
+from coordinator.adaptive.probe_price import PROBE_LENGTH, SHADOW_SECONDS, shadow_price
 from specpair.model_info import PassCost
 from specpair.options import Drafter, Rule
 
@@ -58,7 +57,7 @@ def failing(count: int, rounds: int, *, has_shadows: bool = True) -> list[list[D
 def test_where_proposals_fail_they_probe_beside_plain_rounds(count: int) -> None:
     rounds = failing(count, 600)[100:]
     made = [shadows(decisions) for decisions in rounds if shadows(decisions)]
-    assert made and all(each == [SHADOW_LENGTH] * count for each in made)
+    assert made and all(each == [PROBE_LENGTH] * count for each in made)
     decisions = [decision for each in rounds for decision in each]
     assert not any(decision.length or decision.is_probe for decision in decisions), "no round waits for anything"
 
@@ -99,7 +98,7 @@ def test_one_that_would_not_have_been_worth_its_time_finds_nothing() -> None:
         outputs = entered(16, curve)
         run_round(outputs, 0)
         for _ in range(40):
-            outputs[0].add_shadow(SHADOW_LENGTH, accepted)
+            outputs[0].add_shadow(PROBE_LENGTH, accepted)
         shares.append(outputs[0]._group.probes._share)
     assert shares[0] == shares[1] < shares[2]
 
@@ -132,7 +131,7 @@ def test_they_cost_what_all_outputs_wait_for() -> None:
     while not made:
         before = outputs[0]._group.probes._credit
         made = shadows(run_round(outputs, 0))
-    assert made == [SHADOW_LENGTH] * 16
+    assert made == [PROBE_LENGTH] * 16
     assert before - outputs[0]._group.probes._credit == pytest.approx(shadow_price(times, load, 16), rel=0.2)
 
 

@@ -150,6 +150,16 @@ async def test_runs_are_short_where_proposals_may_follow_soon(
         assert max(b.target.runs) == longest
 
 
+@pytest.mark.parametrize("settles", [False, True])
+async def test_a_comparison_begins_with_a_single_round(monkeypatch: pytest.MonkeyPatch, settles: bool) -> None:
+    """It waits for what others still propose, and the run after it, which is measured, does not."""
+    monkeypatch.setattr(OutputLength, "_choose", lambda *args, **more: Decision(0))
+    monkeypatch.setattr(OutputLength, "is_settling", settles)
+    async with bench(config=GATHERING, longest_run=8) as b:
+        await b.run(max_tokens=60, num_speculative_tokens=None, rule=Rule.COUPLED)
+        assert b.target.runs[:3] == ([1, 1, 8] if settles else [1, 8, 8])
+
+
 @pytest.mark.parametrize("faults", [{3: AWAY}, {2: AWAY, 3: AWAY}])
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_a_lost_run_is_given_once(faults: dict[int, Any], when: str) -> None:

@@ -1,0 +1,66 @@
+"""How long probes are: long enough to show that later tokens have become better, where these cost little."""
+
+import pytest
+
+from bench.simulated_pair import SimulatedRound
+from coordinator.adaptive import LengthController, OutputLength, output_length
+from coordinator.adaptive.probe_price import PROBE_LENGTH
+from specpair.model_info import PassCost
+from specpair.options import Drafter, Rule
+
+LONGEST, ROUNDS = 8, 100
+
+
+def output_of(*, row: float, step: float) -> OutputLength:
+    """An output beside nobody: a pass takes 10 seconds and `row` for each further token, a step of the draft `step`."""
+    controller = LengthController()
+    costs = (PassCost(token_count=1, seconds=10.0), PassCost(token_count=64, seconds=10.0 + 63 * row))
+    controller.publish(costs, (PassCost(token_count=1, seconds=step),))
+    return controller.enter(Drafter.MODEL, Rule.BLOCK, 0.0, None)
+
+
+def end(output: OutputLength, asked: int, accepted: int) -> None:
+    """Ends a round. The draft takes 13 seconds besides its steps."""
+    waited = (13.0 + 0.1 * asked) if asked else 0.0
+    verify = 10.0 + 0.1 * asked
+    elapsed = 0.5 + verify + waited
+    output.add(SimulatedRound(asked, asked, accepted, elapsed, elapsed, waited, waited, verify, asked + 1))
+
+
+def with_bad_second_tokens(output: OutputLength) -> OutputLength:
+    """It has seen first tokens that were right, and second ones that were not."""
+    for asked in (0, *[4] * 12):
+        output.decide(0)
+        end(output, asked, min(asked, 1))
+    return output
+
+
+def first_length(output: OutputLength, rounds: int) -> tuple[int, int]:
+    """Runs rounds in which all proposed tokens are right, until a proposal is no probe: its length (0 if there is
+    none), and that of the probes before it."""
+    probed = 0
+    for _ in range(rounds):
+        decision = output.decide(LONGEST)
+        if decision.length and not decision.is_probe:
+            return decision.length, probed
+        probed = decision.length or probed
+        end(output, decision.length, decision.length)
+    return 0, probed
+
+
+@pytest.mark.parametrize(("longest", "is_found"), [(PROBE_LENGTH, True), (1, False)])
+def test_probes_find_that_later_tokens_have_become_better(
+    monkeypatch: pytest.MonkeyPatch, longest: int, is_found: bool
+) -> None:
+    """One token alone does not pay here, and to see that one accepted says nothing of those after it."""
+    monkeypatch.setattr(output_length, "PROBE_LENGTH", longest)
+    output = with_bad_second_tokens(output_of(row=0.1, step=0.1))
+    length, probed = first_length(output, rounds=ROUNDS)
+    assert probed == longest
+    assert (length > 1) == is_found
+
+
+def test_where_tokens_are_dear_a_probe_has_few() -> None:
+    """Each token takes as long as a third of a pass: even the best draft would propose less."""
+    output = with_bad_second_tokens(output_of(row=4.0, step=4.0))
+    assert 1 <= output._probe_length < PROBE_LENGTH
