@@ -6,7 +6,7 @@ GROUP_MEMORY = 400.0
 """Trials of a position that a group remembers."""
 GROUP_PRIOR = (0.6, 0.65, 0.7)
 """Rates of a group before any trial: high enough to try proposing. A later position has at least the rate of the one
-before it: where a first token is nearly always right, so is the next, and probes ask for one token alone."""
+before it: where a first token is nearly always right, so is the next, and short proposals never show it."""
 GROUP_PRIOR_COUNT = 3.0
 OUTPUT_MEMORY = 40.0
 """Trials that an output remembers, so that it follows its text; rounds, where it proposes nothing."""

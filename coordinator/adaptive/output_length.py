@@ -289,9 +289,9 @@ class OutputLength:
 
     @property
     def _probe_length(self) -> int:
-        """Tokens of a probe: no more than would be proposed at best."""
+        """Tokens of a probe: no more than may pay; one beside outputs that do not probe, whose passes rows lengthen."""
         times, count = self._workload.times(), self._workload.load.output_count
-        return min(max(hoped(times, count, self._longest)[0], 1), PROBE_LENGTH)
+        return min(max(hoped(times, count, self._longest)[0], 1), PROBE_LENGTH) if count <= MOST_JOINING else 1
 
     @property
     def _joining(self) -> int:

@@ -10,7 +10,7 @@ from coordinator.adaptive.group import IDLE_ROUNDS
 from coordinator.adaptive.load import Contribution, Load
 from coordinator.adaptive.pass_costs import PassCosts
 from coordinator.adaptive.probe_budget import MOST_JOINING, ProbeBudget
-from coordinator.adaptive.probe_price import PROBE_LENGTH, expected_delay, price
+from coordinator.adaptive.probe_price import expected_delay, price
 from coordinator.adaptive.round_costs import RoundCosts
 from coordinator.adaptive.workload import Workload
 from specpair.model_info import PassCost
@@ -66,7 +66,7 @@ def test_outputs_probe_together() -> None:
     outputs = entered(controller_of(CHEAP_ROWS), 16)
     rounds = [sorted(run_round(outputs)) for _ in range(2000)]
     probes = [lengths for lengths in rounds[400:] if any(lengths)]
-    assert probes and all(lengths == [0] * (16 - MOST_JOINING) + [PROBE_LENGTH] * MOST_JOINING for lengths in probes)
+    assert probes and all(lengths == [0] * (16 - MOST_JOINING) + [1] * MOST_JOINING for lengths in probes)
 
 
 def ready_to_probe() -> OutputLength:

@@ -1,9 +1,10 @@
-"""How long probes are: long enough to show that later tokens have become better, where these cost little."""
+"""How long probes are: long enough to show that later tokens have become better, where these cost others nothing."""
 
 import pytest
 
 from bench.simulated_pair import SimulatedRound
 from coordinator.adaptive import LengthController, OutputLength, output_length
+from coordinator.adaptive.probe_budget import MOST_JOINING
 from coordinator.adaptive.probe_price import PROBE_LENGTH
 from specpair.model_info import PassCost
 from specpair.options import Drafter, Rule
@@ -11,12 +12,13 @@ from specpair.options import Drafter, Rule
 LONGEST, ROUNDS = 8, 100
 
 
-def output_of(*, row: float, step: float) -> OutputLength:
-    """An output beside nobody: a pass takes 10 seconds and `row` for each further token, a step of the draft `step`."""
+def outputs_of(*, row: float, step: float, count: int = 1) -> list[OutputLength]:
+    """Outputs that have not begun. A pass takes 10 seconds and `row` for each further token, a step of the draft
+    `step`."""
     controller = LengthController()
     costs = (PassCost(token_count=1, seconds=10.0), PassCost(token_count=64, seconds=10.0 + 63 * row))
     controller.publish(costs, (PassCost(token_count=1, seconds=step),))
-    return controller.enter(Drafter.MODEL, Rule.BLOCK, 0.0, None)
+    return [controller.enter(Drafter.MODEL, Rule.BLOCK, 0.0, None) for _ in range(count)]
 
 
 def end(output: OutputLength, asked: int, accepted: int) -> None:
@@ -54,7 +56,7 @@ def test_probes_find_that_later_tokens_have_become_better(
 ) -> None:
     """One token alone does not pay here, and to see that one accepted says nothing of those after it."""
     monkeypatch.setattr(output_length, "PROBE_LENGTH", longest)
-    output = with_bad_second_tokens(output_of(row=0.1, step=0.1))
+    output = with_bad_second_tokens(*outputs_of(row=0.1, step=0.1))
     length, probed = first_length(output, rounds=ROUNDS)
     assert probed == longest
     assert (length > 1) == is_found
@@ -62,5 +64,14 @@ def test_probes_find_that_later_tokens_have_become_better(
 
 def test_where_tokens_are_dear_a_probe_has_few() -> None:
     """Each token takes as long as a third of a pass: even the best draft would propose less."""
-    output = with_bad_second_tokens(output_of(row=4.0, step=4.0))
+    output = with_bad_second_tokens(*outputs_of(row=4.0, step=4.0))
     assert 1 <= output._probe_length < PROBE_LENGTH
+
+
+@pytest.mark.parametrize(("count", "length"), [(MOST_JOINING, PROBE_LENGTH), (MOST_JOINING + 1, 1)])
+def test_beside_outputs_that_do_not_probe_a_probe_has_one_token(count: int, length: int) -> None:
+    outputs = outputs_of(row=0.1, step=0.1, count=count)
+    for output in outputs:
+        end(output, output.decide(0).length, 0)
+    outputs[0].decide(LONGEST)
+    assert outputs[0]._probe_length == length

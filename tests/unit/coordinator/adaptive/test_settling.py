@@ -68,6 +68,7 @@ def test_a_call_beside_one_that_proposes_is_no_part_of_a_comparison() -> None:
     """One output began its last proposal just before the comparison: what others do meanwhile waits for it."""
     outputs = outputs_that_propose(3)
     first, second, late = outputs
+    decisions = list[Decision]()
     while not first._group.trial.is_on:
         decisions = [output.decide(4) for output in outputs]
         for output, decision in list(zip(outputs, decisions, strict=True))[:2]:
