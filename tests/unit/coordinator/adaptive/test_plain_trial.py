@@ -99,7 +99,7 @@ def test_what_waited_for_proposals_is_not_measured() -> None:
 
 def test_where_others_always_propose_rounds_beside_them_are_measured() -> None:
     trial, count = begun(2), 0
-    while trial.is_on:
+    while trial.is_on and count < 1000:
         trial.add(1.0, 0.3, 2, was_asked=False, is_settled=False)
         count += 1
     assert count == 2 * (MOST_SETTLING + ROUNDS + FIRST_HOLD)

@@ -75,3 +75,20 @@ def test_beside_outputs_that_do_not_probe_a_probe_has_one_token(count: int, leng
         end(output, output.decide(0).length, 0)
     outputs[0].decide(LONGEST)
     assert outputs[0]._probe_length == length
+
+
+def test_all_its_tokens_are_rows_of_a_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outputs of other groups may wait for them."""
+    rows = set[float]()
+
+    def note(*_args: object, **named: float) -> float:
+        rows.add(named["rows"])
+        return 0.0
+
+    outputs = [with_bad_second_tokens(output) for output in outputs_of(row=0.1, step=0.1, count=2)]
+    monkeypatch.setattr(output_length, "price", note)
+    for _ in range(ROUNDS):
+        decisions = [output.decide(LONGEST) for output in outputs]
+        for output, decision in zip(outputs, decisions, strict=True):
+            end(output, decision.length, 0)
+    assert 2.0 * PROBE_LENGTH in rows and 2.0 not in rows

@@ -59,9 +59,11 @@ def test_the_first_plain_round_of_a_comparison_settles_and_those_after_it_do_not
     decisions = [output.decide(4) for output in outputs]
     assert not any(decision.length for decision in decisions)
     assert [output.is_settling for output in outputs] == [True, True]
+    assert not any(output._settling.is_over for output in outputs), "they may wait for their own proposals' pass"
     end(outputs[0], decisions[0], SLOWED)
     outputs[0].decide(4)
     assert [output.is_settling for output in outputs] == [False, True]
+    assert outputs[0]._settling.is_over
 
 
 def test_a_call_beside_one_that_proposes_is_no_part_of_a_comparison() -> None:
