@@ -1,6 +1,7 @@
 """Adaptive K in simulated pairs that are apart, whose target goes on to plain rounds by itself."""
 
 from collections.abc import Callable
+from statistics import fmean
 
 import pytest
 
@@ -55,6 +56,9 @@ def test_never_slower_than_not_proposing(round_trip: float, load: int, acceptanc
     ("round_trip", "load", "acceptance"), [(5.0, 1, 0.7), (10.0, 1, 0.8), (10.0, 4, 0.8), (5.0, 8, 0.7), (5.0, 8, 0.8)]
 )
 def test_near_the_best_fixed_length(round_trip: float, load: int, acceptance: float) -> None:
-    machine = apart(round_trip)
-    best = max(rate_of(GoingOn(machine), acceptance, load, lambda k=k: FixedLength(k)) for k in (0, 1, 2, 3, 5))
-    assert rate_of(GoingOn(machine), acceptance, load, adaptive(machine)) >= 0.85 * best
+    """In the mean of three runs: one alone may be in either of two states for long."""
+    machine, shares = apart(round_trip), list[float]()
+    for seed in range(3):
+        fixed = [rate_of(GoingOn(machine, seed), acceptance, load, lambda k=k: FixedLength(k)) for k in (0, 1, 2, 3, 5)]
+        shares.append(rate_of(GoingOn(machine, seed), acceptance, load, adaptive(machine)) / max(fixed))
+    assert fmean(shares) >= 0.9
