@@ -56,7 +56,7 @@ async def test_a_late_call_to_a_draft_that_was_left_opens_nothing_there() -> Non
         history = list(PROMPT)
         assert await session.propose(1, history, 2) is not None
         left = next(draft for draft in b.drafts if draft.held)
-        left.delay = 0.05
+        left.delay = 0.4  # longer than all that follows, on a busy machine too
         late = [asyncio.create_task(session.propose(step, history, 2)) for step in (2, 3)]
         await asyncio.sleep(0.01)  # the first is under way, the second behind it
         left.say_health(is_serving=False)
