@@ -165,7 +165,7 @@ class OutputLength:
         elif not outcome.is_passed_over:
             self._acceptance.add_plain()
         self._survivals = None
-        self._settling.end(has_proposed=outcome.asked > 0)
+        self._settling.end(was_asked=outcome.asked > 0)
         self.contribution.add(outcome.accepted_count + 1)
         if self._fixed is not None:
             return

@@ -10,8 +10,8 @@ HOPED = (0.95, 0.95, 0.95)
 """The most acceptance that a probe can hope to find. Where proposals would not pay even so, there are no probes: under
 load a row of the target may cost as much as the token that it could save."""
 PROBE_LENGTH = 4
-"""Tokens of a probe, at most, and of a shadow proposal: the first ones of a usual block. With the first one alone
-nothing would show that those after it have become better."""
+"""Tokens of a probe, at most, and of a shadow proposal: the first ones of a usual block. The first one alone
+shows only late that those after it have become better."""
 
 SHADOW_SECONDS = 0.00005
 """What a shadow proposal takes of a processor: made, compared and learned from."""

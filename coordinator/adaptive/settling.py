@@ -9,10 +9,9 @@ class Settling:
     def __init__(self, workload: Workload):
         self._workload = workload
         self._was_plain = False
-        """Whether the round before had no proposal."""
+        """Whether no proposal was asked for in the round before."""
         self.is_over = False
-        """Whether nothing was proposed by any output when the present call was made, nor by this one in the call
-        before."""
+        """Whether no output asked for a proposal when the present call was made, nor this one in the call before."""
 
     @property
     def is_alone(self) -> bool:
@@ -28,6 +27,6 @@ class Settling:
         """A call is made; what it proposes is in the load."""
         self.is_over = self.is_alone or (self._was_plain and self._workload.is_plain)
 
-    def end(self, *, has_proposed: bool) -> None:
-        """A round has ended."""
-        self._was_plain = not has_proposed
+    def end(self, *, was_asked: bool) -> None:
+        """A round has ended, in which a proposal was asked for or not."""
+        self._was_plain = not was_asked

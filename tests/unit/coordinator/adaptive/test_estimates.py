@@ -270,7 +270,7 @@ def test_where_no_proposal_is_accepted_the_only_ones_left_are_decided_as_probes(
     length = LengthController().enter(Drafter.MODEL, Rule.TOKEN, 0.0, None)
     decisions = []
     for _ in range(600):
-        decisions.append(length.decide(4))
+        decisions.append(length.decide(8))
         asked = decisions[-1].length
         length.add(proposing_round(asked, 20.0, 30.0)._replace(accepted_count=0) if asked else plain_round(20.0))
     late = [decision for decision in decisions[300:] if decision.length]

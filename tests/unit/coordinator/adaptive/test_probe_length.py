@@ -54,7 +54,7 @@ def first_length(output: OutputLength, rounds: int) -> tuple[int, int]:
 def test_probes_find_that_later_tokens_have_become_better(
     monkeypatch: pytest.MonkeyPatch, longest: int, is_found: bool
 ) -> None:
-    """One token alone does not pay here, and to see that one accepted says nothing of those after it."""
+    """One token alone does not pay here, and that one is accepted says little of those after it."""
     monkeypatch.setattr(output_length, "PROBE_LENGTH", longest)
     output = with_bad_second_tokens(*outputs_of(row=0.1, step=0.1))
     length, probed = first_length(output, rounds=ROUNDS)
@@ -63,7 +63,7 @@ def test_probes_find_that_later_tokens_have_become_better(
 
 
 def test_where_tokens_are_dear_a_probe_has_few() -> None:
-    """Each token takes as long as a third of a pass: even the best draft would propose less."""
+    """A row of the target takes 0.4 of a pass, and so does a step of the draft, so that even the best proposes less."""
     output = with_bad_second_tokens(*outputs_of(row=4.0, step=4.0))
     assert 1 <= output._probe_length < PROBE_LENGTH
 
